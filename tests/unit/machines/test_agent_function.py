@@ -1,8 +1,8 @@
 """The five percept tables of the agent function (seed 001), through the real agent and the real workflow, action by action.
 
-What a run perceived and did is read off its ledger; what the generator and the guards were given is noted by them. A percept is
-the newest entry of a percept sequence. Where the agent function's tables leave out an action that must have happened (EXECUTE-GUARD for
-the second and third artifact of table 3), it is written out.
+The percepts and actions of a run are read from its ledger; the generator and the guards record their own inputs. A percept is
+the newest entry of a percept sequence. Where the agent function's tables omit an action that must have happened (EXECUTE-GUARD for
+the second and third artifact of table 3), the test includes it.
 """
 
 import pytest
@@ -31,7 +31,7 @@ _ACTIONS = {"query_llm": "QUERY-LLM", "refine_context": "REFINE-CONTEXT", "advan
 
 
 class Asked(GeneratorInterface):
-    """Gives texts one after the other, and notes what it was asked."""
+    """Returns texts one after the other, and records contexts and templates."""
 
     def __init__(self, *texts):
         self._inner, self.contexts, self.templates = ScriptedGenerator(texts), [], []
@@ -43,7 +43,7 @@ class Asked(GeneratorInterface):
 
 
 class Seen(GuardInterface):
-    """A guard that notes which artifacts it was given beside the one to judge."""
+    """A guard that records which artifacts it received beside the one to judge."""
 
     def __init__(self, guard):
         self._guard, self.given = guard, {}
@@ -54,7 +54,7 @@ class Seen(GuardInterface):
 
 
 class Wants(GuardInterface):
-    """Turns down a text without some words."""
+    """Rejects a text without certain words."""
 
     def __init__(self, words, feedback):
         self._words, self._feedback = words, feedback
@@ -65,7 +65,7 @@ class Wants(GuardInterface):
 
 
 class PrimeSum(GuardInterface):
-    """Turns down digits whose sum is no prime number."""
+    """Rejects digits whose sum is not a prime number."""
 
     def validate(self, artifact, **_dependencies):
         total = sum(map(int, filter(str.isdigit, artifact.content)))
@@ -74,7 +74,7 @@ class PrimeSum(GuardInterface):
 
 
 class Story:
-    """What a run perceived and did, as the agent function's tables write it: pairs of percept and action."""
+    """A run as the agent function's tables write it: pairs of percept and action."""
 
     def __init__(self, run, guards):
         self._guards, self._effects = guards, Intents(run.ledger)
@@ -95,7 +95,7 @@ class Story:
                     self._act(entry)
 
     def _guard(self, variable):
-        """Name the guard whose bit of S_workflow a variable is; nothing for other variables."""
+        """Return the guard whose bit of S_workflow a variable is, or "" for other variables."""
         return (
             variable.removeprefix("sigma.") if variable.startswith("sigma.") else "g" if variable == "satisfied" else ""
         )
@@ -130,7 +130,7 @@ class Story:
         self._after(effect)
 
     def _after(self, effect):
-        """What the agent knows after an action of its own is the next percept."""
+        """Set the next percept: what the agent knows after its own action."""
         judged = self._verdict
         if effect == "refine_context":
             turned_down = self._rejected.setdefault(judged.step, [])
@@ -144,7 +144,7 @@ def agent_of(generator, guard, rmax=3):
     return DualStateAgent(ActionPair(lambda _state: True, generator, guard), InMemoryArtifactDAG(), rmax)
 
 
-def test_table_1_the_guard_passes_the_first_attempt():
+def test_table_1_guard_passes_the_first_attempt():
     guard = Seen(Wants("class", "no class"))
     agent = agent_of(Asked(CACHE), guard)
     assert agent.execute("Implement LRU Cache").content == CACHE
@@ -156,7 +156,7 @@ def test_table_1_the_guard_passes_the_first_attempt():
     ]
 
 
-def test_table_2_the_guard_fails_then_passes():
+def test_table_2_guard_fails_then_passes():
     generator, guard = Asked(CACHE, CACHE + GET), Seen(Wants("def get", "Missing get method"))
     agent = agent_of(generator, guard)
     assert agent.execute("Implement LRU Cache").content == CACHE + GET
@@ -199,7 +199,7 @@ def test_table_3_all_retries_fail():
     assert [len(context.feedback_history) for context in generator.contexts] == [0, 1, 2]
 
 
-def test_table_3_5_a_fatal_verdict_escalates():
+def test_table_3_5_fatal_verdict_escalates():
     guard, generator = Seen(ForbiddenGuard()), Asked(SHELL)
     dag = InMemoryArtifactDAG()
     agent = DualStateAgent(ActionPair(lambda _state: True, generator, guard), dag, 3)
@@ -222,7 +222,7 @@ def test_table_3_5_a_fatal_verdict_escalates():
     assert result.escalation_feedback == feedback
 
 
-def test_table_4_the_guard_uses_the_artifact_of_an_earlier_step():
+def test_table_4_guard_uses_the_artifact_of_an_earlier_step():
     tester, coder = Asked(TESTS), Asked(CACHE + PUT, CACHE + PUT + GET)
     guards = {"g_test": Seen(Wants("def test_", "no tests")), "g_impl": Seen(TDDTestGuard())}
     tell = {

@@ -1,4 +1,4 @@
-"""Texts of a model that are made to take for ever: what reads them takes as long as they are."""
+"""Long texts of a model that provoke slow reading: the time to read them grows only with their length."""
 
 import signal
 
@@ -13,7 +13,7 @@ LENGTH = 1_000_000
 
 @pytest.fixture(autouse=True)
 def alarm():
-    """Break off what would take hours."""
+    """Raise a TimeoutError after 60 s instead of running for hours."""
 
     def rang(number, frame):
         raise TimeoutError
@@ -36,7 +36,7 @@ def alarm():
         "```" + " " * LENGTH,
     ],
 )
-def test_a_long_plan_is_read_or_has_failed(text):
+def test_long_text_without_a_plan_is_rejected_in_time(text):
     assert read_plan(text)[1] == ["the answer has no JSON list of tasks"]
 
 
@@ -49,5 +49,5 @@ def test_a_long_plan_is_read_or_has_failed(text):
         "```\n" + "\n" * LENGTH + "\\",
     ],
 )
-def test_code_with_fences_that_do_not_end_is_meant_as_it_stands(text):
+def test_code_with_unclosed_fences_is_left_unchanged(text):
     assert "fence" not in read_call(ToolCall("1", "1", "execute_sql", {"query": text}), TOOLS).rescues

@@ -1,6 +1,6 @@
-"""Ledgers of conversations, written by hand or by chance, entry by entry as the chat machine writes them; what a fold of one says.
+"""Ledgers of conversations, written by hand or drawn at random, entry by entry as the chat machine writes them, and the facts that a fold of one gives.
 
-`Told` writes; `lives` draws ledgers in which everything may happen that the table lets happen, refused events in between.
+`Told` writes; `lives` draws ledgers in which anything may happen that the table allows, with refused events in between.
 """
 
 import attrs
@@ -13,7 +13,7 @@ from machines.tool_use.tool_call import ModelAnswer, fault_result
 
 
 class Told:
-    """A ledger that is written on. `entries` is what there is, `requests` are the lengths at which the model was asked."""
+    """A ledger that grows. `entries` are its entries, `requests` its lengths when the model was asked."""
 
     def __init__(self):
         self.entries = []
@@ -28,7 +28,7 @@ class Told:
 
     @property
     def so_far(self):
-        """The conversation, read on: for whoever asks often while it is written."""
+        """The conversation so far; quick when asked often while the ledger grows."""
         self._read.take(self.entries[self._read.count :])
         return self._read
 
@@ -84,7 +84,7 @@ class Told:
         return self
 
     def came(self, call_id, event="sql_done", artifacts=(), new="passed", **more):
-        """A call has given something; it began right after it was taken, unless it had begun before."""
+        """A call has a result; it began right after it was taken, unless it had begun before."""
         if call_id not in self._begun:
             self.begins(call_id, f"run_{event.partition('_')[0]}")
         data = {
@@ -98,7 +98,7 @@ class Told:
         return self.happens(event, as_recorded(ChatResult, {**data, **more}), **verdicts)
 
     def told(self, reason, results=None, **more):
-        """An effect without answers has told something."""
+        """An effect without answers has reported a reason."""
         payload = {"text": f"because of {reason}", "reason": reason, "results": results or {}, **more}
         step = {"actor": "effect", "type": "text", "payload": payload}
         self.entries.append(ResultEntry(f"{self._seq}/1", (step,)))
@@ -115,18 +115,18 @@ def answer(content="", **more):
 
 
 def as_recorded(kind, data):
-    """Data of an event as the machine writes them: what has no value of its own is left out."""
+    """Return data of an event as the machine writes them, without default values."""
     return as_data(read_record(kind, data))
 
 
 def intent(*datasets):
-    """What a result of SQL is about."""
+    """Return the summary of an SQL result about these datasets."""
     nothing = {"columns": [], "columns_left_out": 0, "dimensions": [], "measures": [], "row_count": 0, "time_scope": []}
     return {"datasets": list(datasets), **nothing}
 
 
 def table(digest):
-    """A result of SQL as Python reads it."""
+    """Return a result of SQL as Python reads it."""
     return {"digest": digest, "columns": [], "types": []}
 
 

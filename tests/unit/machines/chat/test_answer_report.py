@@ -1,4 +1,4 @@
-"""An answer as PDF: formatted, the same bytes each time, whatever a model writes; nothing is fetched for it."""
+"""Answers as PDF: formatted, the same bytes each time, for any text of a model; nothing is fetched for them."""
 
 import random
 import re
@@ -39,25 +39,25 @@ def test_equal_answers_give_equal_bytes_without_a_date(tmp_path):
     assert b"D:2" not in pdf_of(tmp_path, answer)
 
 
-def test_it_is_formatted_and_not_the_markdown_itself(tmp_path):
+def test_answer_is_formatted_rather_than_shown_as_markdown(tmp_path):
     formatted, plain = drawn(pdf_of(tmp_path, "**12**")), drawn(pdf_of(tmp_path, "12"))
     assert formatted != plain  # another font
     assert len(formatted) < len(drawn(pdf_of(tmp_path, r"\*\*12\*\*"))) + 40
 
 
-def test_a_picture_of_the_model_is_not_read(tmp_path):
+def test_image_linked_by_the_model_is_not_embedded(tmp_path):
     (tmp_path / "secret.png").write_bytes(b"\x89PNG no picture")
     assert b"/Subtype /Image" not in pdf_of(tmp_path, f"![x]({tmp_path / 'secret.png'}) ![y](http://127.0.0.1:1/x.png)")
 
 
 @pytest.mark.parametrize("columns", [1, 6, 60])
-def test_a_table_of_any_width_is_there(tmp_path, columns):
+def test_table_of_any_width_gives_a_pdf(tmp_path, columns):
     row = "|".join(f"cell{number}" for number in range(columns))
     assert pdf_of(tmp_path, f"|{row}|\n|{'---|' * columns}\n|{row}|\n").startswith(b"%PDF")
 
 
 @pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 60), marks=pytest.mark.full)], ids=["some", "all"])
-def test_whatever_a_model_writes_there_is_a_report(tmp_path, seeds):
+def test_any_model_text_gives_a_pdf(tmp_path, seeds):
     for seed in seeds:
         chance = random.Random(seed)
         answer = "".join(chance.choice(FRAGMENTS) for _ in range(25))

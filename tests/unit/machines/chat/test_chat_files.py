@@ -15,7 +15,7 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
 def inventory_of(files, *pairs):
-    """Keep contents under names, as artifacts."""
+    """Store contents under names, as artifacts."""
     inventory = Inventory()
     for name, content in pairs:
         digest = files.keep(content)
@@ -33,7 +33,7 @@ def shown(tmp_path):
     return {path.name: path.read_bytes() for path in sorted((tmp_path / "files").iterdir())}
 
 
-def test_bytes_are_kept_under_their_digest_and_come_back(tmp_path):
+def test_content_is_stored_under_its_digest_and_read_back(tmp_path):
     files = Files(tmp_path)
     assert files.keep(CONTENT) == DIGEST
     assert files.content(DIGEST) == CONTENT
@@ -41,7 +41,7 @@ def test_bytes_are_kept_under_their_digest_and_come_back(tmp_path):
     assert here(tmp_path / "contents") == [DIGEST]
 
 
-def test_the_same_content_is_written_once(tmp_path):
+def test_same_content_is_written_once(tmp_path):
     Files(tmp_path).keep(CONTENT)
     before = (tmp_path / "contents" / DIGEST).stat()
     Files(tmp_path).keep(CONTENT)
@@ -51,7 +51,7 @@ def test_the_same_content_is_written_once(tmp_path):
 
 
 @pytest.mark.parametrize("fails", ["write", "fsync", "replace"])
-def test_a_file_is_kept_whole_or_not_at_all(tmp_path, monkeypatch, fails):
+def test_file_is_stored_whole_or_not_at_all(tmp_path, monkeypatch, fails):
     def full(*_):
         raise OSError(errno.ENOSPC, "no space left")
 
@@ -87,7 +87,7 @@ class _Full:
         raise OSError(errno.ENOSPC, "no space left")
 
 
-def test_content_and_its_place_are_synced_before_its_name_is_given(tmp_path, monkeypatch):
+def test_content_is_synced_before_its_rename_and_the_folder_after(tmp_path, monkeypatch):
     done = []
     sync, replace = os.fsync, os.replace
 
@@ -101,7 +101,7 @@ def test_content_and_its_place_are_synced_before_its_name_is_given(tmp_path, mon
     assert done == ["file", "named", "folder"]
 
 
-def test_content_that_was_changed_or_is_gone_is_told(tmp_path):
+def test_changed_or_missing_content_is_reported(tmp_path):
     files = Files(tmp_path)
     files.keep(CONTENT)
     files.path(DIGEST).write_bytes(b"other")
@@ -112,7 +112,7 @@ def test_content_that_was_changed_or_is_gone_is_told(tmp_path):
         files.content(DIGEST)
 
 
-def test_artifacts_are_shown_under_their_names(tmp_path):
+def test_artifacts_are_published_under_their_names(tmp_path):
     files = Files(tmp_path)
     files.publish(inventory_of(files, ("a.csv", b"1"), ("b.png", b"2")))
     assert shown(tmp_path) == {"a.csv": b"1", "b.png": b"2"}
@@ -127,7 +127,7 @@ def test_artifacts_are_shown_under_their_names(tmp_path):
         (["a.tar.gz", "a.tar.gz"], ["a.tar.gz", "a.tar_a2.gz"]),
     ],
 )
-def test_names_that_clash_get_the_artifact_s_id(tmp_path, names, expected):
+def test_clashing_names_get_the_artifact_id(tmp_path, names, expected):
     files = Files(tmp_path)
     inventory = inventory_of(files, *((name, str(at).encode()) for at, name in enumerate(names)))
     files.publish(inventory)
@@ -137,7 +137,7 @@ def test_names_that_clash_get_the_artifact_s_id(tmp_path, names, expected):
 
 @settings(max_examples=25)  # each writes files and syncs them
 @given(st.lists(st.sampled_from(["a.csv", "a_a2.csv", "a_a3.csv", "a_a3_2.csv", "a", "a_a2"]), max_size=7), st.data())
-def test_every_artifact_has_a_file_of_its_own_and_the_same_one_after_a_restart(tmp_path_factory, names, data):
+def test_each_artifact_has_its_own_file_also_after_a_restart(tmp_path_factory, names, data):
     folder = tmp_path_factory.mktemp("files")
     files = Files(folder)
     inventory = inventory_of(files, *((name, str(at).encode()) for at, name in enumerate(names)))
@@ -152,7 +152,7 @@ def test_every_artifact_has_a_file_of_its_own_and_the_same_one_after_a_restart(t
     assert len(here(folder / "files")) == len(names)
 
 
-def test_a_shown_file_is_not_written_again(tmp_path):
+def test_published_file_is_not_written_again(tmp_path):
     files = Files(tmp_path)
     inventory = inventory_of(files, ("a.csv", b"1"))
     files.publish(inventory)

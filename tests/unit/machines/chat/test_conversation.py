@@ -25,7 +25,7 @@ def asked_once():
 
 
 @given(lives(), st.data())
-def test_folding_in_two_parts_gives_what_folding_at_once_gives(told, data):
+def test_folding_in_two_parts_equals_folding_at_once(told, data):
     cut = data.draw(st.integers(0, len(told.entries)))
     parts = ChatConversation()
     parts.take(told.entries[:cut])
@@ -35,7 +35,7 @@ def test_folding_in_two_parts_gives_what_folding_at_once_gives(told, data):
 
 
 @given(lives())
-def test_whatever_happens_no_request_has_a_call_without_its_result(told):
+def test_every_request_has_a_result_for_each_call(told):
     for length in told.requests:
         if length <= len(told.entries):
             messages = messages_for(conversation_of(told.entries[:length]), [], context_chars=100)
@@ -43,7 +43,7 @@ def test_whatever_happens_no_request_has_a_call_without_its_result(told):
 
 
 @given(lives(), st.sampled_from(["message", "asked", "sql_call", "sql_done", "presented", "cut_off", "retried"]))
-def test_a_refused_event_changes_nothing(told, event):
+def test_refused_event_changes_nothing(told, event):
     before = facts(told.conversation)
     data = {
         "text": "?",
@@ -58,7 +58,7 @@ def test_a_refused_event_changes_nothing(told, event):
     assert facts(told.refuses(event, data).conversation) == before
 
 
-def test_a_refused_event_changes_nothing_either_when_a_step_of_another_follows():
+def test_refused_event_changes_nothing_when_another_step_follows():
     told = asked_once().calls("c1")
     told.refuses("message", {"text": "wait"}).came("c1")
     assert [turn.text for turn in told.conversation.turns] == ["How many?"]
@@ -72,7 +72,7 @@ def test_answers_before_any_turn_change_nothing():
 # -- calls --------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_and_its_result_stand_together_under_the_provider_s_id():
+def test_call_and_result_share_the_provider_id():
     told = Told().says("How many?").asked(("c1-2", "run_sql", "c1")).calls("c1-2").came("c1-2")
     user, asked, result = told.conversation.turn.exchange.messages
     assert user == ChatMessage("user", "How many?")
@@ -81,8 +81,8 @@ def test_a_call_and_its_result_stand_together_under_the_provider_s_id():
     assert json.loads(result.content)["row_count"] == 1
 
 
-def test_calls_are_sent_back_under_names_that_providers_take():
-    """A tool that was meant under its own; strict providers refuse every request that repeats another one."""
+def test_calls_are_sent_back_under_names_that_providers_accept():
+    """A known tool gets its own name; strict providers refuse every request that repeats a name they do not accept."""
     told = Told().says("How many?").asked(("c1", "functions.run_sql"), ("c2", "multi_tool_use.parallel"), ("c3", ""), ("c4", "x" * 200_000))  # fmt: skip
     told.calls("c1").came("c1").calls("c2", "", "").skips("c2", "unknown_tool")
     asked = told.conversation.turn.exchange.messages[1]
@@ -93,7 +93,7 @@ def test_calls_are_sent_back_under_names_that_providers_take():
 
 
 @pytest.mark.parametrize("event", ["message", "answered", "retried"])
-def test_calls_without_a_result_are_answered_as_interrupted_before_anything_else_is_said(event):
+def test_calls_without_a_result_are_interrupted_before_the_next_message(event):
     told = asked_once().asked(("c2", "run_sql"), ("c3", "run_python")).calls("c2")
     told.happens(event, {"text": "Go on", "content": "Well"})
     first = told.conversation.turns[0]
@@ -106,7 +106,7 @@ def test_calls_without_a_result_are_answered_as_interrupted_before_anything_else
     assert (facts(told.conversation)["queue"], facts(told.conversation)["current"]) == ([], None)
 
 
-def test_a_result_that_comes_after_its_call_was_answered_is_not_told():
+def test_result_after_its_call_was_answered_is_ignored():
     told = (
         asked_once()
         .calls("c1")
@@ -116,7 +116,7 @@ def test_a_result_that_comes_after_its_call_was_answered_is_not_told():
     assert facts(told.skips("c1", "invalid_state").conversation)["turns"] == before["turns"]
 
 
-def test_ids_that_a_provider_repeats_get_numbers():
+def test_repeated_provider_ids_get_numbers():
     conversation = asked_once().conversation.transcript
     assert conversation.free_id("c2") == "c2"
     assert conversation.free_id("c1") == "c1-2"
@@ -124,7 +124,7 @@ def test_ids_that_a_provider_repeats_get_numbers():
     assert Told().says("?").asked(("c1-2", "run_sql", "c1")).conversation.transcript.free_id("c1") == "c1"
 
 
-def test_dropped_calls_have_results_and_none_of_them_waits():
+def test_dropped_calls_have_results_and_do_not_wait():
     told = (
         Told()
         .says("?")
@@ -144,23 +144,23 @@ def test_dropped_calls_have_results_and_none_of_them_waits():
     assert (said.open_ids(), list(said.queue), said.current) == ((), [], None)
 
 
-def test_a_note_is_said_by_the_user():
+def test_note_becomes_a_user_message():
     told = Told().says("?").happens("cut_off", {"content": "", "why": "?"}).told("answer_cut_off", note="[Again]")
     assert told.conversation.turn.exchange.messages[-1] == ChatMessage("user", "[Again]")
 
 
-def test_an_answer_that_is_empty_is_not_said():
+def test_empty_answer_adds_no_message():
     assert (
         len(Told().says("?").happens("cut_off", {"content": "", "why": "?"}).conversation.turn.exchange.messages) == 1
     )
 
 
-def test_after_a_broken_answer_and_a_retry_the_model_does_not_answer_itself():
+def test_retry_after_a_broken_answer_ends_with_a_user_message():
     told = Told().says("?").happens("cut_off", {"content": "I was", "why": "?"}).told("limit_reached", drops=True)
     assert told.happens("retried").conversation.turn.exchange.messages[-1].role == "user"
 
 
-def test_after_a_retry_nothing_is_said_where_the_user_has_spoken_last():
+def test_retry_adds_no_message_when_the_last_is_from_the_user():
     told = Told().says("?").told("turn_failed", drops=True).happens("retried")
     assert told.conversation.turn.exchange.messages == [ChatMessage("user", "?")]
 
@@ -168,25 +168,25 @@ def test_after_a_retry_nothing_is_said_where_the_user_has_spoken_last():
 # -- what was done before ---------------------------------------------------------------------------------------------------
 
 
-def test_an_equal_call_is_known_with_its_turn_and_whether_it_gave_a_result():
+def test_equal_call_is_found_with_its_turn_and_success():
     told = asked_once().calls("c1", digest="d1").came("c1")
     found = told.says("Again").conversation.earlier("d1")
     assert (found.call_id, found.turn, found.ok) == ("c1", 1, True)
     assert told.conversation.earlier("d2") is None
 
 
-def test_the_last_of_equal_calls_is_the_one_that_counts():
+def test_last_of_equal_calls_counts():
     told = asked_once().calls("c1", digest="d1").came("c1").says("Again").asked(("c2", "run_sql"))
     found = told.calls("c2", digest="d1").came("c2", "sql_failed", result={}).conversation.earlier("d1")
     assert (found.call_id, found.turn, found.ok) == ("c2", 2, False)
 
 
-def test_a_call_that_was_cut_off_was_not_made():
+def test_interrupted_call_does_not_count_as_made():
     told = asked_once().calls("c1", digest="d1").says("Go on")
     assert told.conversation.earlier("d1") is None
 
 
-def test_what_was_long_ago_is_forgotten():
+def test_old_calls_are_forgotten():
     told = asked_once().calls("c1", digest="d1").came("c1")
     for _ in range(RECENT_TURNS):
         told.says("?")
@@ -197,7 +197,7 @@ def test_what_was_long_ago_is_forgotten():
 # -- artifacts --------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_made_is_kept_with_where_it_came_from():
+def test_artifact_records_where_it_came_from():
     told = asked_once().calls("c1").came("c1", artifacts=[made()])
     (artifact,) = told.conversation.inventory
     assert (artifact.artifact_id, artifact.source_call_id, artifact.producer) == ("a1", "c1", "sql")
@@ -206,13 +206,13 @@ def test_what_is_made_is_kept_with_where_it_came_from():
 
 
 @pytest.mark.parametrize(("verdict", "kept"), [("passed", ["a1", "a2"]), ("failed", ["a1", "a1"])])
-def test_equal_content_is_kept_once_unless_the_guard_lets_it_pass(verdict, kept):
+def test_equal_content_is_stored_once_unless_the_guard_passes_it(verdict, kept):
     told = asked_once().calls("c1").came("c1", artifacts=[made(), made("b.csv", equal_to="a1")], new=verdict)
     assert told.conversation.turn.calls[0].artifacts == kept
     assert len(told.conversation.inventory) == len(set(kept))
 
 
-def test_an_artifact_of_an_answer_has_the_turn_for_its_source():
+def test_artifact_of_an_answer_has_its_turn_as_source():
     told = (
         Told().says("?").happens("answered", {"content": "Done."}).happens("presented", {"artifacts": [made("r.md")]})
     )
@@ -220,7 +220,7 @@ def test_an_artifact_of_an_answer_has_the_turn_for_its_source():
     assert (artifact.source_call_id, artifact.producer) == ("turn-1", "report")
 
 
-def test_the_latest_table_and_the_last_five_summaries_are_those_of_sql():
+def test_latest_table_and_last_five_summaries_come_from_sql():
     told = Told().says("?")
     for number in range(6):
         told.asked((f"c{number}", "run_sql")).calls(f"c{number}")
@@ -230,7 +230,7 @@ def test_the_latest_table_and_the_last_five_summaries_are_those_of_sql():
     assert told.conversation.latest_table.digest == "5"
 
 
-def test_what_is_found_again_is_the_latest_and_told_once():
+def test_repeated_result_becomes_the_latest_and_is_listed_once():
     told = Told().says("?")
     for number in range(2):
         told.asked((f"c{number}", "run_sql")).calls(f"c{number}", digest=f"d{number}")
@@ -265,13 +265,13 @@ def test_reasons_rescues_and_calls_are_counted():
         ({"tool": "run_sql", "text": "SELECT 1"}, 0),
     ],
 )
-def test_a_guided_retry_succeeds_with_python_code_that_can_be_run(second, succeeded):
+def test_guided_retry_succeeds_with_python_code_that_can_run(second, succeeded):
     told = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python", "")
     told.skips("c1", "empty_python_payload_retried").asked(("c2", second["tool"])).calls("c2", **second)
     assert (told.conversation.retry_count, told.conversation.retry_successes) == (1, succeeded)
 
 
-def test_a_guided_retry_succeeds_once_and_in_its_own_turn():
+def test_guided_retry_succeeds_once_and_within_its_turn():
     told = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python", "")
     told.skips("c1", "empty_python_payload_retried")
     told.asked(("c2", "run_python"), ("c3", "run_python"))
@@ -282,7 +282,7 @@ def test_a_guided_retry_succeeds_once_and_in_its_own_turn():
     assert other.conversation.retry_successes == 0
 
 
-def test_what_effects_tell_without_a_reason_of_ours_is_not_taken():
+def test_text_of_an_effect_with_an_unknown_reason_is_ignored():
     told = asked_once()
     before = facts(told.conversation)
     assert facts(told.told("because", {"c1": {}}, note="[no]", drops=True).conversation) == before

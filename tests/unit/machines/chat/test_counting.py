@@ -22,7 +22,7 @@ def a_turn():
     )
 
 
-def test_the_counters_of_a_conversation():
+def test_counters_cover_turns_calls_reasons_and_rescues():
     assert as_data(counters_of(a_turn().conversation)) == {
         "turns": 1,
         "model_answers": 2,
@@ -40,7 +40,7 @@ def test_the_counters_of_a_conversation():
     }
 
 
-def test_what_dsa_show_says():
+def test_dsa_show_has_readable_counters():
     assert show_counters(a_turn().entries) == {
         "turns": 1,
         "answers of the model": 2,
@@ -54,13 +54,13 @@ def test_what_dsa_show_says():
     }
 
 
-def test_where_nothing_was_retried_there_is_no_rate():
+def test_success_rate_is_absent_without_retries():
     told = Told().says("?")
     assert counters_of(told.conversation).retry_success_rate is None
     assert show_counters(told.entries)["retry success rate"] == "none were made"
 
 
-def test_of_two_guided_retries_one_that_succeeds_is_half():
+def test_one_success_in_two_guided_retries_is_a_rate_of_half():
     told = Told()
     for text in ("print(1)", ""):
         told.says("?").asked(("a", "run_python"), ("b", "run_python")).calls("a", "run_python", "")
@@ -71,11 +71,11 @@ def test_of_two_guided_retries_one_that_succeeds_is_half():
 
 
 @given(lives())
-def test_the_conversation_counts_no_reason_and_no_rescue_that_the_ledger_does_not_have(told):
+def test_conversation_counts_only_reasons_and_rescues_of_the_ledger(told):
     mine, all_ = counters_of(told.conversation), counters(told.entries)
-    assert Counter(mine.rescues) <= Counter(all_.get("rescues", {}))  # which has those of refused events, too
+    assert Counter(mine.rescues) <= Counter(all_.get("rescues", {}))  # the ledger's also count refused events
     named = dict(mine.reasons)
-    made_up = named.pop("interrupted", 0)  # of calls that nobody answered: no effect has told of them
+    made_up = named.pop("interrupted", 0)  # calls without an answer: no effect reported them
     assert named == {name: count for name, count in all_.get("reasons", {}).items() if name != "interrupted"}
     statuses = [call.status for turn in told.conversation.turns for call in turn.calls]
     assert made_up <= statuses.count("interrupted")

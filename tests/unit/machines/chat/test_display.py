@@ -17,13 +17,13 @@ HOSTILE = "\x1b[2J\x1b]0;title\x07 \x9b31m \u202eabc [bold]x[/bold] [/]"
 
 
 def show(display, entries, *, is_new=True):
-    """Return a display moments of a run."""
+    """Show moments of a run on a display."""
     for number, entry in enumerate(entries, 1):
         display.on_moment(Moment("r", number, entry), is_new)
 
 
 def displayed(told=(), *, pieces=(), said=(), width=200, is_verbose=False):
-    """Show entries, then pieces of text, then lines of our own, on a terminal; return what is written, without the colours."""
+    """Show entries, then pieces of text, then lines of the display, on a terminal; return what is written, without the colours."""
     file = io.StringIO()
     display = ChatDisplay(Console(file=file, width=width, color_system=None), Path("runs"), is_verbose=is_verbose)
     show(display, told.entries if told else ())
@@ -47,24 +47,24 @@ def test_every_reason_has_a_badge():
 
 
 @each_row("reason", sorted(REASONS))
-def test_what_was_not_done_is_shown_with_its_badge_reason_and_text(reason):
+def test_reason_is_shown_with_its_badge_and_text(reason):
     shown = displayed(Told().says("?").told(reason))
     assert f"[{BADGES[reason]}] {reason}: because of {reason}\n" in shown
 
 
-def test_reasons_of_others_are_not_shown():
+def test_unknown_reasons_are_not_shown():
     assert displayed(Told().told("because")) == ""
 
 
-def test_a_call_is_shown_with_what_was_mended_and_where_it_leads():
+def test_verbose_call_is_shown_with_its_fixes_and_transition():
     told = Told().says("?").asked(("c1", "run_sql")).calls("c1", text="SELECT\n  1", rescues=["fence", "alias"])
     told.begins("c1")
     assert "run_sql  SELECT 1 [fixed: fence, alias]\n" in displayed(told, is_verbose=True)
     assert "completed -> planning\n" in displayed(told, is_verbose=True)
-    assert displayed(told) == "run_sql  SELECT 1\n", "who asks a question is not interested in phases"
+    assert displayed(told) == "run_sql  SELECT 1\n", "without --verbose no phases are shown"
 
 
-def test_a_call_without_code_is_shown():
+def test_call_without_code_is_shown():
     told = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python", text="").begins("c1", "guide_retry")
     assert displayed(told) == "run_python  \n"
 
@@ -87,7 +87,7 @@ def test_calls_are_shown_when_they_begin_and_not_while_they_wait():
     assert lines(told.begins("c3", "run_python")).count("run_python  3") == 1
 
 
-def test_a_result_names_its_call_unless_it_stands_right_below_it():
+def test_result_names_its_call_unless_it_is_right_below_it():
     told = side_by_side().came("c2", result=value(2)).came("c1", result=value(1))
     expected = ["run_sql  SELECT 1", "run_sql  SELECT 2", "2", "result of run_sql  SELECT 1", "1"]
     assert lines(told) == expected
@@ -97,7 +97,7 @@ def test_a_result_names_its_call_unless_it_stands_right_below_it():
     assert lines(told)[6:] == ["run_python  3", "3"]
 
 
-def test_why_a_call_was_not_made_names_it_when_something_else_was_shown():
+def test_refusal_of_a_call_names_it_after_other_output():
     told = Told().says("?").asked(("c1", "run_sql"), ("c2", "run_sql")).calls("c1").begins("c1")
     told.calls("c2", text="SELECT 2").begins("c2", "refuse_call").came("c1", result=value(1))
     told.skips("c2", "invalid_tool_payload")
@@ -108,19 +108,19 @@ def value(number):
     return table(["n"], [[number]])
 
 
-def test_an_effect_that_failed_is_shown():
+def test_failed_effect_is_shown():
     told = Told()
     told.told("", error=True, message="the server is gone")
     assert displayed(told) == "effect failed: the server is gone\n"
 
 
-def test_an_event_of_the_user_that_is_refused_is_shown():
+def test_refused_user_event_is_shown():
     assert (
         displayed(Told().refuses("retried", reason="invalid_state")) == "not now: retried is refused (invalid_state)\n"
     )
 
 
-def test_an_error_of_a_tool_is_shown_with_its_code():
+def test_tool_error_is_shown_with_its_code():
     told = asked().came("c1", "sql_failed", result={"error": {"code": "sql_error", "message": "no\ncolumn x"}})
     assert "sql_error: no column x\n" in displayed(told)
 
@@ -139,21 +139,21 @@ def test_output_value_and_files_are_shown():
 # -- tables -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_small_table_is_shown_whole():
+def test_small_table_is_shown_whole():
     shown = displayed(asked().came("c1", result=table(["Origin", "n"], [["Europe", 73], ["Japan", None]])))
     for text in ("Origin", "Europe", "73", "Japan", "NULL"):
         assert text in shown
     assert "more" not in shown
 
 
-def test_a_table_is_shown_on_one_line_whatever_its_file_and_columns_are_called():
+def test_table_description_is_one_line_whatever_its_names():
     file = io.StringIO()
     display = ChatDisplay(Console(file=file, width=200, color_system=None), Path("runs"))
     display.tables([TableInfo("a", (("x\u2028y", "BIGINT"),), 1, "a\n> delete it\n.csv")])
     assert file.getvalue() == "table a (a\\n> delete it\\n.csv): 1 rows; x\\U00002028y BIGINT\n"
 
 
-def test_no_value_and_texts_that_look_like_none_are_told_apart():
+def test_null_differs_from_texts_that_look_like_null():
     cells = [None, "NULL", "None", "", True, 0.5, ["a", None], {"k": "é"}]
     lines = displayed(asked().came("c1", result=table(["c"], [[cell] for cell in cells]))).splitlines()
     shown = [line.strip() for line in lines[lines.index(next(line for line in lines if "━" in line)) + 1 :]]
@@ -173,7 +173,7 @@ def test_long_and_wide_tables_are_cut_and_say_so():
 @pytest.mark.parametrize(
     ("rows", "columns", "said"), [(10, 8, ""), (11, 8, "and 1 more rows"), (10, 9, "and 1 more columns")]
 )
-def test_only_what_is_left_out_is_said(rows, columns, said):
+def test_only_omitted_rows_and_columns_are_mentioned(rows, columns, said):
     cells = [[1] * columns] * rows
     shown = displayed(asked().came("c1", result=table([f"k{at}" for at in range(columns)], cells)))
     assert shown.strip().splitlines()[-1].startswith(said)
@@ -186,7 +186,7 @@ def test_long_cells_are_cut():
     assert "y" * 39 not in shown
 
 
-def test_a_table_without_rows_is_shown_with_its_columns():
+def test_table_without_rows_is_shown_with_its_columns():
     assert "Origin" in displayed(asked().came("c1", result=table(["Origin"], [])))
 
 
@@ -194,7 +194,7 @@ def test_a_table_without_rows_is_shown_with_its_columns():
 
 
 def everywhere(text):
-    """Put a text everywhere where a model, a tool or a file can have it."""
+    """Put a text in every place that a model, a tool or a file can fill."""
     told = (
         Told()
         .says("?")
@@ -219,11 +219,11 @@ def steering(shown):
     ]
 
 
-def test_nothing_that_is_shown_steers_the_terminal():
+def test_shown_text_never_controls_the_terminal():
     shown = everywhere(HOSTILE)
     assert steering(shown) == []
     assert "\\x1b[2J" in shown
-    assert shown.count("[bold]x[/bold]") >= 8  # as it stands: it is no markup
+    assert shown.count("[bold]x[/bold]") >= 8  # unchanged: it is not markup
 
 
 @given(st.text(max_size=30))
@@ -234,18 +234,18 @@ def test_any_text_can_be_shown(text):
 # -- text as it comes -----------------------------------------------------------------------------------------------------
 
 
-def test_text_is_shown_as_it_comes_and_what_follows_begins_a_line():
+def test_streamed_text_is_shown_and_the_next_text_begins_a_line():
     assert displayed(pieces=["It ", "is [b]42[/b]"], said=["done"]) == "It is [b]42[/b]\ndone\n"
     assert displayed(pieces=["It is.\n"], said=["done"]) == "It is.\ndone\n"
     assert displayed(pieces=[""], said=["done"]) == "done\n"
 
 
-def test_an_answer_that_was_not_listened_to_is_shown_once():
+def test_answer_without_streaming_is_shown_once():
     told = Told().says("?").happens("answered", {"content": "It is 42."})
     assert displayed(told).count("It is 42.") == 1
 
 
-def test_an_answer_that_was_listened_to_is_not_shown_again():
+def test_streamed_answer_is_not_shown_again():
     file = io.StringIO()
     display = ChatDisplay(Console(file=file, width=200, color_system=None), Path("runs"))
     show(display, Told().says("?").entries)
@@ -254,7 +254,7 @@ def test_an_answer_that_was_listened_to_is_not_shown_again():
     assert file.getvalue().count("It is 42.") == 1
 
 
-def test_what_was_there_before_is_not_shown_and_leaves_no_line_open():
+def test_earlier_entries_are_not_shown_and_leave_no_open_line():
     file = io.StringIO()
     display = ChatDisplay(Console(file=file, width=200, color_system=None), Path("runs"))
     show(display, Told().says("?").happens("answered", {"content": "It is 42."}).entries, is_new=False)
@@ -262,5 +262,5 @@ def test_what_was_there_before_is_not_shown_and_leaves_no_line_open():
     assert file.getvalue() == "It goes on.\n"
 
 
-def test_lines_of_our_own_are_not_coloured_or_folded():
+def test_display_lines_are_not_coloured_or_wrapped():
     assert displayed(said=["1 'a' True " + "x" * 300], width=40) == "1 'a' True " + "x" * 300 + "\n"

@@ -16,7 +16,7 @@ def added(inventory, *given_things):
 
 
 def taken(inventory, given_things):
-    """Take what a tool made as the conversation does: each content once."""
+    """Add new artifacts as the conversation does: each content once."""
     for each in inventory.compare(given_things):
         if each.equal_to is None:
             added(inventory, each)
@@ -24,7 +24,7 @@ def taken(inventory, given_things):
             inventory.alias(each)
 
 
-def test_an_artifact_has_all_that_a_model_is_told():
+def test_artifact_description_has_all_fields_for_the_model():
     (artifact,) = added(Inventory(), made())
     assert artifact.description() == {
         "artifact_id": "a1", "name": "a.csv", "type": "csv", "created_at": "then", "source_call_id": "c1", "producer": "sql",
@@ -32,14 +32,14 @@ def test_an_artifact_has_all_that_a_model_is_told():
     }  # fmt: skip
 
 
-def test_other_content_for_the_same_purpose_is_the_next_version():
+def test_new_content_under_the_same_key_is_the_next_version():
     inventory = Inventory()
     versions = [each.version for each in added(inventory, made(), made(content="2"), made(content="3", key="sql:2"))]
     assert versions == [1, 2, 1]
     assert [each.description().get("version") for each in inventory] == [None, 2, None]
 
 
-def test_the_same_content_under_another_name_is_an_alias_with_its_reason():
+def test_same_content_under_another_name_is_an_alias_with_its_reason():
     inventory = Inventory()
     added(inventory, made())
     artifact = inventory.alias(made("b.csv", equal_to="a1"))
@@ -50,7 +50,7 @@ def test_the_same_content_under_another_name_is_an_alias_with_its_reason():
 
 
 @pytest.mark.parametrize("name", ["a.csv", "b.csv"])
-def test_a_name_that_is_known_is_no_alias_again(name):
+def test_known_name_is_not_added_as_an_alias_again(name):
     inventory = Inventory()
     added(inventory, made())
     inventory.alias(made("b.csv", equal_to="a1"))
@@ -58,12 +58,12 @@ def test_a_name_that_is_known_is_no_alias_again(name):
     assert [alias for alias, _ in inventory["a1"].aliases] == ["b.csv"]
 
 
-def test_an_alias_of_what_is_not_there_is_a_fault():
+def test_alias_of_a_missing_artifact_raises_a_key_error():
     with pytest.raises(KeyError):
         Inventory().alias(made(equal_to="a1"))
 
 
-def test_a_name_means_the_newest_that_had_it_and_an_id_itself():
+def test_name_finds_its_newest_artifact_and_an_id_its_own():
     inventory = Inventory()
     added(inventory, made(), made(content="2"))
     assert inventory.by_name("a.csv").artifact_id == "a2"
@@ -73,7 +73,7 @@ def test_a_name_means_the_newest_that_had_it_and_an_id_itself():
     assert inventory.by_name("b.csv") is None
 
 
-def test_what_is_made_is_compared_with_what_is_there_and_with_what_is_made_beside_it():
+def test_new_artifacts_are_compared_with_the_inventory_and_each_other():
     inventory = Inventory()
     added(inventory, made())
     found = inventory.compare([made("b"), made("c", "2"), made("d", "3"), made("e", "3"), made("f", "2"), made("g")])
@@ -82,7 +82,7 @@ def test_what_is_made_is_compared_with_what_is_there_and_with_what_is_made_besid
 
 
 @given(st.lists(st.lists(things, max_size=4), max_size=6))
-def test_each_content_is_kept_once_under_every_name_that_it_has_had(results):
+def test_content_is_stored_once_under_all_its_names(results):
     inventory = Inventory()
     for each in results:
         taken(inventory, each)
@@ -100,12 +100,12 @@ def test_each_content_is_kept_once_under_every_name_that_it_has_had(results):
         assert versions == list(range(1, len(versions) + 1))
 
 
-def test_the_newest_are_told_oldest_first():
+def test_newest_artifacts_are_described_oldest_first():
     inventory = Inventory()
     added(inventory, *(made(content=str(number)) for number in range(MOST_DESCRIBED + 2)))
     assert [each["artifact_id"] for each in inventory.descriptions()] == [f"a{n}" for n in range(3, MOST_DESCRIBED + 3)]
 
 
 @given(things)
-def test_what_is_made_can_be_written_and_read(each):
+def test_new_artifact_can_be_written_and_read_back(each):
     assert NewArtifact(**attrs.asdict(each)) == each

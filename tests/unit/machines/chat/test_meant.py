@@ -1,4 +1,4 @@
-"""Arguments as models send them, and as they are meant."""
+"""Arguments of calls: as models send them, and as they are meant."""
 
 import json
 
@@ -48,13 +48,13 @@ def meant(name, arguments, text="", error=""):
         ("run_python", {"code": "print('a\\nb')"}, "print('a\\nb')", ()),  # these are two characters of a string
     ],
 )
-def test_what_is_meant(name, arguments, text, rescues):
+def test_arguments_are_read_as_they_are_meant(name, arguments, text, rescues):
     call = meant(name, arguments)
     assert (text_of(call), call.rescues, call.fault) == (text, rescues, "")
 
 
 @each_row(
-    ("given", "number", "is_mended"),
+    ("given", "number", "is_fixed"),
     [
         ({}, 30, False),
         ({"timeout": None}, 30, False),
@@ -72,10 +72,10 @@ def test_what_is_meant(name, arguments, text, rescues):
         ({"timeout_s": 9}, 9, False),
     ],
 )
-def test_a_time_limit_is_a_whole_number_within_bounds(given, number, is_mended):
+def test_time_limit_is_a_whole_number_within_bounds(given, number, is_fixed):
     call = meant("run_python", {"code": CODE, **given})
     assert call.arguments["timeout"] == number
-    assert "number" in call.rescues if is_mended else "number" not in call.rescues
+    assert "number" in call.rescues if is_fixed else "number" not in call.rescues
 
 
 @pytest.mark.parametrize(
@@ -86,27 +86,27 @@ def test_a_time_limit_is_a_whole_number_within_bounds(given, number, is_mended):
         ('{"sql": "SELECT \\"a\\" FROM t", limit}', 'SELECT "a" FROM t'),
     ],
 )
-def test_broken_json_keeps_what_is_whole_in_it(text, meaning):
+def test_broken_json_keeps_its_complete_text(text, meaning):
     call = meant("run_sql", None, text, "invalid_arguments")
     assert (text_of(call), call.fault) == (meaning, "")
     assert call.rescues in {("text_arguments",), ("broken_json",)}
 
 
 @pytest.mark.parametrize("text", ['{"sql": "SELECT 1', "[1, 2]", "nonsense", ""])
-def test_broken_json_without_a_whole_text_is_no_call(text):
+def test_broken_json_without_a_complete_text_gives_no_call(text):
     call = meant("run_sql", None, text, "invalid_arguments")
     assert (call.tool, text_of(call)) == (None, "")
     assert "not a JSON object" in call.fault
 
 
 @pytest.mark.parametrize("text", ['{"sql": "SELECT 1", "lim', '{"sql": "DELETE", "limit": 1', json.dumps(QUERY)])
-def test_what_was_cut_off_is_never_mended(text):
+def test_truncated_arguments_are_never_fixed(text):
     call = meant("run_sql", None, text, "truncated_arguments")
     assert call.tool is None
     assert "end before they are complete" in call.fault
 
 
-def test_a_call_of_no_tool_names_those_there_are():
+def test_call_of_an_unknown_tool_lists_the_tools():
     call = meant("send_mail", {"to": "all"})
     assert call.fault == "there is no tool 'send_mail'; the tools are: run_sql, run_python"
     for fault in (meant("x" * 200_000, {}).fault, meant("-" * 200_000 + "run_sql", None).fault):
@@ -127,7 +127,7 @@ JSON = st.recursive(
         st.sampled_from(["sql", "code", "query", "arguments", "input", "limit", "timeout", "script"]), JSON, max_size=4
     ),
 )
-def test_any_arguments_give_a_call_and_mending_again_changes_nothing(name, arguments):
+def test_any_arguments_give_a_call_and_rereading_changes_only_nested_text(name, arguments):
     call = meant(name, arguments)
     assert call.tool in {SQL, PYTHON}
     text, number = call.tool.parameters
@@ -135,7 +135,7 @@ def test_any_arguments_give_a_call_and_mending_again_changes_nothing(name, argum
     assert number.least <= call.arguments[number.name] <= number.most
     assert set(call.rescues) <= set(RESCUES)
     again = meant(call.tool.name, dict(call.arguments))
-    if text_of(again) != text_of(call):  # a fence inside a fence, JSON inside JSON: each mending takes one off
+    if text_of(again) != text_of(call):  # a fence inside a fence, JSON inside JSON: each reading removes one
         assert again.rescues
     else:
         assert again.arguments == call.arguments

@@ -28,7 +28,7 @@ def sent(messages):
     return {"messages": [message.as_openai for message in messages]}
 
 
-def said(messages):
+def contents(messages):
     return [message.content for message in messages[1:]]
 
 
@@ -48,7 +48,7 @@ def test_every_request_has_the_inventory_and_the_summaries(told, chars):
 
 
 @given(lives(), st.integers(1, 400))
-def test_old_turns_are_left_out_whole_and_the_last_one_never(told, chars):
+def test_old_turns_are_omitted_whole_but_never_the_last(told, chars):
     conversation = told.conversation
     assume(conversation.turns)
     messages = messages_for(conversation, [], context_chars=chars)[1:]
@@ -73,45 +73,45 @@ def test_no_result_is_sent_without_its_call(told, chars):
     assert [fault for fault in faults if fault.startswith("a result of no call")] == []
 
 
-def test_what_fits_exactly_is_sent():
+def test_turns_that_fit_exactly_are_sent():
     conversation = turns("a" * 45, "b" * 45, "c" * 45).conversation
     said_in_all = messages_for(conversation, [])[1:]
     size = size_of(said_in_all)
     assert messages_for(conversation, [], context_chars=size)[1:] == said_in_all
-    assert said(messages_for(conversation, [], context_chars=size - 1))[1:] == ["b" * 45, "?????", "c" * 45]
+    assert contents(messages_for(conversation, [], context_chars=size - 1))[1:] == ["b" * 45, "?????", "c" * 45]
 
 
-def test_a_turn_that_is_too_long_is_sent_all_the_same():
+def test_last_turn_is_sent_even_if_too_long():
     conversation = turns("a", "b" * (CONTEXT_TOKENS * CHARS_PER_TOKEN + 1)).conversation
-    assert said(messages_for(conversation, []))[1] == "b" * (CONTEXT_TOKENS * CHARS_PER_TOKEN + 1)
+    assert contents(messages_for(conversation, []))[1] == "b" * (CONTEXT_TOKENS * CHARS_PER_TOKEN + 1)
 
 
-def test_arguments_of_calls_count():
+def test_call_arguments_count_towards_the_size():
     told = Told().says("?")
     calls = [{"id": "c1", "provider_id": "c1", "name": "run_sql", "arguments": {"sql": "x" * 100}}]
     told.happens("asked", answer(calls=calls)).calls("c1").came("c1").says("!").happens("answered", answer("Done."))
     assert len(messages_for(told.conversation, [], context_chars=100)) == 3
 
 
-def test_leaving_out_changes_nothing_in_the_conversation():
+def test_omitting_turns_does_not_change_the_conversation():
     told = turns("a" * 100, "b" * 100)
     conversation = told.conversation
     messages_for(conversation, [], context_chars=10)
     assert conversation.turns[-1].exchange.messages[0].content == "?????"
 
 
-def test_where_nothing_exists_it_says_so():
+def test_empty_conversation_says_none_for_each_list():
     (system,) = messages_for(Told().conversation, [])
     assert system.content.count("\nnone") == 3
 
 
-def test_where_no_tool_is_offered_the_model_is_told_to_answer():
+def test_model_without_tools_is_asked_to_answer():
     conversation = turns("a").conversation
     assert "No tool can be called now" in messages_for(conversation, [])[0].content
     assert "No tool can be called now" not in messages_for(conversation, [], tools=["run_sql"])[0].content
 
 
-def test_of_many_artifacts_the_newest_are_told_and_how_many_there_are():
+def test_request_lists_the_newest_artifacts_and_their_total():
     told = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python")
     things = [
         attrs.asdict(NewArtifact(f"{n}.csv", "csv", str(n), 1, f"python:{n}.csv:-")) for n in range(MOST_DESCRIBED + 5)
@@ -123,7 +123,7 @@ def test_of_many_artifacts_the_newest_are_told_and_how_many_there_are():
     assert [each["name"] for each in inventory] == [f"{n}.csv" for n in range(5, MOST_DESCRIBED + 5)]
 
 
-def test_an_alias_is_told_in_the_next_request():
+def test_alias_appears_in_the_next_request():
     told = Told().says("?").asked(("c1", "run_sql"), ("c2", "run_python")).calls("c1")
     told.came("c1", artifacts=[attrs.asdict(NewArtifact("a.csv", "csv", "1", 1, "sql:1"))])
     conversation = told.conversation

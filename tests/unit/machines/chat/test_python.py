@@ -38,7 +38,7 @@ def failed(interpreter, code, table=None, **options):
 # -- the table ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_table_is_there_with_its_types_under_both_names(interpreter):
+def test_table_is_available_with_its_types_under_both_names(interpreter):
     code = "print(df is LATEST_SQL_RESULT, df.equals(LATEST_SQL_RESULT), len(df))\n[str(kind) for kind in df.dtypes]"
     result = interpreter.run(code, SALES)
     assert result.output == "False True 3\n"
@@ -47,7 +47,7 @@ def test_the_table_is_there_with_its_types_under_both_names(interpreter):
     )
 
 
-def test_text_is_not_guessed_and_null_is_no_empty_text(interpreter):
+def test_text_stays_text_and_null_differs_from_empty_text(interpreter):
     code = "[None if pd.isna(x) else x for x in df.region], [None if pd.isna(x) else int(x) for x in df.n]"
     assert interpreter.run(code, SALES).value == "(['001', '', None], [1, None, 9007199254740993])"
 
@@ -74,29 +74,29 @@ def test_text_is_not_guessed_and_null_is_no_empty_text(interpreter):
         ("TIME", ["10:00:00", "11:00:00"], "('str', ['10:00:00', '11:00:00'])"),
     ],
 )
-def test_columns_have_the_type_that_the_database_says(interpreter, kind, cells, shown):
+def test_columns_have_the_types_of_the_database(interpreter, kind, cells, shown):
     table = FrameSource(("c",), (kind,), ("c\n" + "".join(f"{cell}\n" for cell in cells)).encode())
     value = interpreter.run("str(df.c.dtype), df.c.tolist()", table).value
     assert value.replace("('object', ['", "('str', ['") == shown
 
 
-def test_columns_of_one_name_and_tables_without_rows_are_tables(interpreter):
+def test_equal_column_names_and_no_rows_still_make_a_table(interpreter):
     table = FrameSource(("a", "a"), ("BIGINT", "VARCHAR"), b"a,a\n")
     assert interpreter.run("df.shape, list(df.columns)", table).value == "((0, 2), ['a', 'a'])"
 
 
-def test_a_table_that_is_none_is_told(interpreter):
+def test_malformed_table_is_reported(interpreter):
     error = failed(interpreter, "1", FrameSource(("a", "b"), ("BIGINT", "BIGINT"), b"a,b\n1,2\n3\n"))
     assert (error.code, str(error)) == ("bad_table", "row 2 of the table has 1 cells, but there are 2 columns")
     with pytest.raises(ValueError, match="2 columns have 1 types"):
         FrameSource(("a", "b"), ("BIGINT",), b"")
 
 
-def test_without_a_table_the_names_are_not_there(interpreter):
+def test_names_of_the_table_are_undefined_without_a_table(interpreter):
     assert "run a SQL query first" in str(failed(interpreter, "df.head()"))
 
 
-def test_a_column_that_is_not_there_is_answered_with_those_that_are(interpreter):
+def test_missing_column_lists_the_existing_columns(interpreter):
     error = failed(interpreter, "df['price'] + df['prize']", SALES)
     assert str(error).endswith("The columns of LATEST_SQL_RESULT are: region, n, day, price, paid, rate, at")
 
@@ -104,7 +104,7 @@ def test_a_column_that_is_not_there_is_answered_with_those_that_are(interpreter)
 # -- what comes out -------------------------------------------------------------------------------------------------------
 
 
-def test_the_value_of_a_last_expression_is_shown(interpreter):
+def test_value_of_the_last_expression_is_shown(interpreter):
     assert interpreter.run("x = 2\nx * 21").value == "42"
     assert interpreter.run("x = 2\nx * 21\ny = 1").value == ""
     assert interpreter.run("None").value == ""
@@ -113,13 +113,13 @@ def test_the_value_of_a_last_expression_is_shown(interpreter):
     assert interpreter.run("plt.subplots(2)[1]").value == ""
 
 
-def test_large_tables_are_shown_short(interpreter):
+def test_large_tables_are_abbreviated(interpreter):
     value = interpreter.run("pd.DataFrame({'n': range(1000)})").value
     assert len(value.splitlines()) < 25
     assert value.endswith("[1000 x 1]")
 
 
-def test_output_is_bounded_and_its_end_is_kept(interpreter):
+def test_long_output_is_cut_but_keeps_its_end(interpreter):
     output = interpreter.run("for n in range(100_000): print(n)").output
     assert output.startswith("0\n1\n2\n")
     assert output.endswith("99999\n")
@@ -127,7 +127,7 @@ def test_output_is_bounded_and_its_end_is_kept(interpreter):
     assert len(output) < 9_000
 
 
-def test_files_and_open_figures_are_kept_and_figures_that_were_saved_are_not_kept_twice(interpreter):
+def test_files_and_open_figures_are_returned_but_saved_figures_once(interpreter):
     code = (
         "df.to_csv('out.csv', index=False)\nimport os\nos.mkdir('charts')\nplt.plot([1, 2])\nplt.savefig('charts/é 1.png')\n"
         "plt.figure()\nplt.plot([2, 1])\nplt.show()\nplt.close()\nplt.figure()\nplt.plot([3])\nf = open('left open.txt', 'w')\nf.write('x')"
@@ -140,7 +140,7 @@ def test_files_and_open_figures_are_kept_and_figures_that_were_saved_are_not_kep
     assert files[3].content == b"x"
 
 
-def test_nothing_stays_between_calls(interpreter):
+def test_no_state_survives_between_calls(interpreter):
     interpreter.run(
         "import math, os\nmath.left = pd.left = 1\nos.environ['LEFT'] = 'x'\nplt.rcParams['font.size'] = 99\nopen('left.txt', 'w')"
     )
@@ -148,7 +148,7 @@ def test_nothing_stays_between_calls(interpreter):
     assert interpreter.run(code).value == "(False, False, False, 10.0, [])"
 
 
-def test_the_library_and_modules_of_its_own_can_be_imported(interpreter):
+def test_standard_library_and_written_modules_can_be_imported(interpreter):
     code = "import json, sqlite3, statistics, dataclasses\nopen('mine.py', 'w').write('x = 7')\nimport mine\nmine.x"
     result = interpreter.run(code)
     assert (result.value, [file.name for file in result.files]) == ("7", ["mine.py"])
@@ -157,14 +157,14 @@ def test_the_library_and_modules_of_its_own_can_be_imported(interpreter):
 # -- what goes wrong ------------------------------------------------------------------------------------------------------
 
 
-def test_an_exception_is_told_with_the_lines_of_the_code_alone(interpreter):
+def test_exception_is_reported_with_lines_of_the_code_only(interpreter):
     error = failed(interpreter, "def f(x):\n    return 1 / x\n\nprint('so far')\nf(0)")
     assert error.code == "python_error"
     assert str(error) == "ZeroDivisionError: division by zero\n  line 5: f(0)\n  line 2, in f: return 1 / x"
     assert error.about == {"output": "so far\n"}
 
 
-def test_no_path_of_this_installation_is_told(interpreter):
+def test_installation_paths_are_not_revealed(interpreter):
     error = failed(
         interpreter, "import warnings\nwarnings.warn('careful')\nprint(pd.__file__)\nfrom pandas import nothing"
     )
@@ -193,7 +193,7 @@ def test_each_fault_has_its_code(interpreter, code, word, line):
     assert ("line 1: " in str(error)) == (line == 1)
 
 
-def test_what_takes_too_long_is_stopped_and_what_it_printed_is_kept(interpreter):
+def test_slow_code_is_stopped_and_its_output_is_returned(interpreter):
     error = failed(interpreter, "print('so far')\nwhile True: pass", timeout_s=0.5)
     assert (error.code, str(error), error.about) == (
         "python_timeout",
@@ -202,17 +202,17 @@ def test_what_takes_too_long_is_stopped_and_what_it_printed_is_kept(interpreter)
     )
 
 
-def test_a_limit_of_time_that_is_none_is_refused(interpreter):
+def test_invalid_time_limit_is_refused(interpreter):
     with pytest.raises(ValueError, match="not a valid time limit"):
         interpreter.run("1", timeout_s=0)
 
 
-def test_by_default_everything_of_the_host_is_out_of_reach(interpreter):
+def test_host_is_out_of_reach_by_default(interpreter):
     assert interpreter.confinement.require == {"no files outside", "no network", "no environments", "own processes"}
     assert interpreter.confinement.require <= interpreter.run("1").features
 
 
-def test_a_machine_that_cannot_confine_runs_nothing():
+def test_code_does_not_run_where_it_cannot_be_confined():
     error = failed(Interpreter(Confinement(REQUIRED_FEATURES, "limits")), "1")
     assert error.code == "no_sandbox"
     assert "no files outside, no network" in str(error)
@@ -221,7 +221,7 @@ def test_a_machine_that_cannot_confine_runs_nothing():
 @pytest.mark.parametrize(
     "rung", ["bubblewrap", pytest.param("namespaces", marks=pytest.mark.full), "landlock", "limits"]
 )
-def test_every_rung_gives_the_same(interpreter, rung):
+def test_every_sandbox_rung_gives_the_same_result(interpreter, rung):
     if probe(rung).fault:
         pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probe(rung).fault}")
     code = "print('out')\ndf.plot(x='day', y='price')\ndf.to_csv('x.csv')\n6 * 7"
@@ -230,7 +230,7 @@ def test_every_rung_gives_the_same(interpreter, rung):
     assert result.files == expected.files
 
 
-def test_calls_from_threads_get_what_is_theirs(interpreter):
+def test_calls_from_threads_get_their_own_results(interpreter):
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda n: interpreter.run(f"print({n})\n{n} * 2"), range(12)))
     assert [(each.output, each.value) for each in found] == [(f"{n}\n", f"{n * 2}") for n in range(12)]
@@ -259,8 +259,8 @@ def test_equal_calls_give_equal_bytes_in_different_processes(interpreter):
 
 
 @pytest.mark.full
-def test_a_warm_call_is_faster_than_a_cold_interpreter(interpreter, told):
-    """The ratio is told, not asserted."""
+def test_warm_call_is_timed_against_a_cold_interpreter(interpreter, told):
+    """The ratio is printed, not asserted."""
     interpreter.warm()
     warm, cold = [], []
     for _ in range(9):

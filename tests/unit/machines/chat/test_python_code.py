@@ -20,7 +20,7 @@ PLAIN = "def f(x):\n    if x:\n        return 'a'\n    return \"b\"\nf(1)\n"
         PLAIN.replace("\n", "\r\n"),
     ],
 )
-def test_code_that_differs_in_how_it_is_written_is_the_same(same):
+def test_code_that_differs_only_in_style_is_equal(same):
     assert normal_code(same) == normal_code(PLAIN)
 
 
@@ -34,28 +34,28 @@ def test_code_that_differs_in_how_it_is_written_is_the_same(same):
         "'''doc'''\n" + PLAIN,
     ],
 )
-def test_code_that_does_something_else_is_not(other):
+def test_code_that_does_something_else_differs(other):
     assert normal_code(other) != normal_code(PLAIN)
 
 
-def test_a_docstring_and_a_number_stay_what_they_are():
+def test_docstrings_and_types_of_numbers_make_a_difference():
     assert normal_code("x = 1") != normal_code("x = 1.0")
     assert normal_code("x = True") != normal_code("x = 1")
     assert normal_code("'''a  b'''") != normal_code("'''a b'''")
 
 
-def test_what_is_no_python_is_equal_to_itself_alone():
+def test_invalid_python_equals_only_itself():
     assert normal_code(" x = = 1\n") == normal_code("x = = 1")
     assert normal_code("x = = 1") != normal_code("x = = 2")
 
 
 @pytest.mark.parametrize("code", ["", " \n\t", "# only\n  # this", "\n#\n"])
-def test_comments_are_no_code(code):
+def test_comments_and_blank_lines_are_empty_code(code):
     assert is_empty(code)
 
 
 @pytest.mark.parametrize("code", ["1", "pass", "'text'", "x = (", "# a\nb"])
-def test_anything_else_is(code):
+def test_anything_but_comments_is_code(code):
     assert not is_empty(code)
 
 
@@ -72,12 +72,12 @@ def test_anything_else_is(code):
         ("1\n" * 60_000, "the code is too long: 120000 characters; write at most 100000"),
     ],
 )
-def test_a_syntax_error_is_one_line(code, said):
+def test_syntax_error_is_one_line(code, said):
     told = compiles(code)
     assert told.startswith(said)
     assert "\n" not in told
 
 
 @pytest.mark.parametrize("code", ["x = 1", r"'\d'", "1 is 1", "", "# x"])
-def test_code_that_compiles_has_none(code):
+def test_code_that_compiles_has_no_error(code):
     assert compiles(code) is None

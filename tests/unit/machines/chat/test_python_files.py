@@ -24,7 +24,7 @@ PNG, PDF, ZIP = b"\x89PNG\r\n\x1a\n...", b"%PDF-1.4\n", b"PK\x03\x04..."
         ("a." + "b" * 300, "a." + "b" * 78),
     ],
 )
-def test_names_are_safe(path, name):
+def test_file_names_are_made_safe(path, name):
     assert safe_name(path) == name
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", name)
 
@@ -47,7 +47,7 @@ def test_names_are_safe(path, name):
         ("a.htm", b"<p>", "html"),
     ],
 )
-def test_a_kind_is_what_the_content_is(name, content, kind):
+def test_kind_of_a_file_follows_its_content(name, content, kind):
     assert kind_of(name, content) == kind
 
 
@@ -67,13 +67,13 @@ def test_a_kind_is_what_the_content_is(name, content, kind):
         ("a.pkl", b"\x80\x04\x95", "contains bytes of an unknown kind"),
     ],
 )
-def test_what_lies_about_its_kind_is_refused(name, content, said):
+def test_file_with_a_false_ending_is_refused(name, content, said):
     with pytest.raises(ToolError, match=re.escape(f"'{name}' {said}")) as refused:
         kind_of(name, content)
     assert refused.value.code == "bad_file"
 
 
-def test_files_are_sorted_and_two_of_one_name_are_refused():
+def test_files_are_sorted_and_equal_names_are_refused():
     assert [file.name for file in files_from([("b.txt", b"1"), ("a.txt", b"2")])] == ["a.txt", "b.txt"]
     with pytest.raises(ToolError, match="two files would have the name 'a_b'"):
         files_from([("a b", b""), ("a/b", b"")])

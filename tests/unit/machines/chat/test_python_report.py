@@ -21,7 +21,7 @@ def outcome(results=b"", ended="exited", code=0, output=b"", tail=b"", cpu_s=0.1
     return SandboxOutcome(ended, code, results, output, 1.5, cpu_s, "bubblewrap", frozenset({"no network"}), tail)
 
 
-def test_a_whole_report_is_a_result():
+def test_complete_report_gives_a_result():
     result = read_outcome(
         outcome(report(files=[["a.txt", "file", 2], ["b.txt", "file", 1]], content=b"xyz"), output=b"hi\n"),
         BOUNDS,
@@ -41,7 +41,7 @@ def test_a_whole_report_is_a_result():
         report({"error": {"types": ["E"], "message": 1, "places": []}}), report(WELL | {"more": 1})[:-5],
     ],
 )  # fmt: skip
-def test_what_is_no_report_is_refused_as_a_whole(results):
+def test_invalid_report_is_refused_as_a_whole(results):
     with pytest.raises(ToolError) as refused:
         read_outcome(outcome(results, output=b"hi"), BOUNDS, "1")
     assert (refused.value.code, refused.value.about) == ("bad_result", {"output": "hi"})
@@ -65,13 +65,13 @@ def test_what_is_no_report_is_refused_as_a_whole(results):
         (outcome(report(files=[["a", "a link", 0]])), "bad_file", "'a' in the working folder is a link"),
     ],
 )
-def test_each_end_has_its_code(given, code, said):
+def test_each_kind_of_end_has_its_code(given, code, said):
     with pytest.raises(ToolError, match=re.escape(said)) as raised:
         read_outcome(given, BOUNDS, "1")
     assert raised.value.code == code
 
 
-def test_lines_are_of_the_code_not_of_what_is_claimed():
+def test_error_lines_come_from_the_code_rather_than_the_report():
     places = [[1, "<module>"], [2, "f\x1b[2J"], [99, "f"], [0, "f"], ["1", "f"], [-1, "f"]]
     error = {"types": ["E\x1b"], "message": "\x1b]0;\ud800m" * 1000, "places": places}
     with pytest.raises(ToolError) as raised:
@@ -82,7 +82,7 @@ def test_lines_are_of_the_code_not_of_what_is_claimed():
     assert lines[1:] == ["  line 1: one", "  line 2, in f[2J: two"]
 
 
-def test_output_is_whole_or_has_a_mark_and_does_nothing_to_a_terminal():
+def test_cut_output_is_marked_and_has_no_terminal_codes():
     whole = read_outcome(outcome(report(), output=b"0123456789", tail=b"ab"), BOUNDS, "1").output
     cut = read_outcome(outcome(report(), output=b"0123456789", tail=b"abcdefghij"), BOUNDS, "1").output
     assert (whole, cut) == ("0123456789ab", "0123456789\n[.. output cut ..]\nabcdefghij")

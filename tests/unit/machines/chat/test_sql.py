@@ -43,7 +43,7 @@ def csv_of(database, expression):
     return database.query(f"SELECT {expression} AS x").csv.decode()
 
 
-def test_a_query_gives_columns_types_rows_and_how_many(database):
+def test_query_gives_columns_types_rows_and_row_count(database):
     result = database.query(
         "SELECT origin, count(*) AS n, avg(mpg) AS mpg FROM cars GROUP BY ALL ORDER BY n DESC, origin", limit=2
     )
@@ -78,7 +78,7 @@ def test_all_kinds_of_queries_run(database, sql, rows):
     assert database.query(sql).row_count == rows
 
 
-def test_the_result_of_a_query_shows_in_no_list_of_tables(database):
+def test_query_result_is_not_listed_as_a_table(database):
     for sql in (
         "SHOW TABLES",
         "SELECT table_name FROM information_schema.tables",
@@ -146,7 +146,7 @@ def test_cells_become_csv(database, expression, line):
     assert csv_of(database, expression) == f"x\n{line}\n"
 
 
-def test_the_csv_is_the_same_bytes_each_time_and_in_another_process(database):
+def test_csv_is_identical_each_time_and_in_another_process(database):
     sql = "SELECT *, mpg / 3 AS third, {'a': [mpg]} AS nested FROM cars"
     first = database.query(sql).csv
     database.close()
@@ -183,7 +183,7 @@ def test_the_csv_is_the_same_bytes_each_time_and_in_another_process(database):
         ("NULL", ""),
     ],
 )
-def test_a_csv_for_spreadsheets_has_no_formula(database, expression, line):
+def test_csv_for_spreadsheets_has_no_formula(database, expression, line):
     assert for_spreadsheets(csv_of(database, expression).encode()).decode() == f"x\n{line}\n"
 
 
@@ -197,26 +197,26 @@ def test_a_csv_for_spreadsheets_has_no_formula(database, expression, line):
         ("a,b\n1,2\n", "a,b\n1,2\n"),
     ],
 )
-def test_a_csv_of_any_origin_has_no_formula(text, safe):
+def test_csv_of_any_origin_has_no_formula(text, safe):
     assert for_spreadsheets(text.encode()).decode() == safe
     assert for_spreadsheets(safe.encode()).decode() == safe
     assert for_spreadsheets(b"\xff=1") == b"\xff=1"
 
 
-def test_names_of_columns_are_unique_and_no_formulas(database):
+def test_column_names_are_unique_and_not_formulas(database):
     result = database.query('SELECT 1 AS a, 2 AS A, 3 AS "=x", 4 AS a_1')
     assert result.columns == ("a", "A_1", "=x", "a_1_1")
     assert for_spreadsheets(result.csv).decode().splitlines()[0] == "a,A_1,'=x,a_1_1"
 
 
-def test_a_long_result_is_counted_whole_and_kept_in_part(database):
+def test_long_result_is_counted_in_full_and_stored_in_part(database):
     result = database.query("FROM range(25_000)", limit=5, keep=1_000)
     assert (result.row_count, result.csv_rows, len(result.preview)) == (25_000, 1_000, 5)
     assert result.csv.count(b"\n") == 1_001
     assert database.query("FROM range(10)", limit=0, keep=3).csv_rows == 3
 
 
-def test_a_preview_stays_small_and_says_what_is_cut(database):
+def test_preview_stays_small_and_marks_cut_cells(database):
     result = database.query("SELECT repeat('x', 5000) AS a, repeat('y', 50) AS b FROM range(100)")
     assert len(json.dumps(result.preview)) <= 20_100
     assert result.preview[0][0].endswith("\N{HORIZONTAL ELLIPSIS}")
@@ -226,7 +226,7 @@ def test_a_preview_stays_small_and_says_what_is_cut(database):
     assert len(json.dumps(wide.preview)) <= 20_100
 
 
-def test_a_csv_stays_below_its_limit_and_a_cell_too(database):
+def test_csv_and_its_cells_stay_below_their_limits(database):
     result = database.query("SELECT repeat('x', 50000) AS a FROM range(1000)")
     assert len(result.csv) <= 8_000_000
     assert (result.row_count, result.csv_rows) == (1_000, 159)
@@ -235,7 +235,7 @@ def test_a_csv_stays_below_its_limit_and_a_cell_too(database):
     assert len(long) < 100_100
 
 
-def test_what_cannot_be_run_is_said_with_line_and_suggestion(database):
+def test_invalid_query_is_reported_with_line_and_suggestion(database):
     code, message = refused(database, "SELECT\n  nme\nFROM cars")
     assert code == "sql_error"
     assert message.splitlines()[-2:] == ["LINE 2:   nme", "          ^^^"]
@@ -249,11 +249,11 @@ def test_what_cannot_be_run_is_said_with_line_and_suggestion(database):
 
 
 @pytest.mark.parametrize("sql", ["", "  \n", "-- nothing", "/* nothing */ ;"])
-def test_nothing_is_no_query(database, sql):
+def test_empty_query_is_refused(database, sql):
     assert refused(database, sql)[0] == "empty_sql"
 
 
-def test_interrupt_ends_the_query_that_runs_and_no_other(database):
+def test_interrupt_ends_only_the_running_query(database):
     database.interrupt()
     assert cell(database, "1") == 1
     said = []
@@ -268,7 +268,7 @@ def test_interrupt_ends_the_query_that_runs_and_no_other(database):
     assert cell(database, "2") == 2
 
 
-def test_queries_run_side_by_side_and_one_of_them_can_be_interrupted(database):
+def test_queries_run_side_by_side_and_one_can_be_interrupted(database):
     endless = "SELECT count(*) FROM range(1000000000000)"
     said = {}
     threads = [
@@ -288,13 +288,13 @@ def test_queries_run_side_by_side_and_one_of_them_can_be_interrupted(database):
     assert said["other"] == ("sql_interrupted", "the query was interrupted")
 
 
-def test_a_process_that_ended_between_two_queries_is_started_again(database):
+def test_process_that_ended_between_two_queries_is_restarted(database):
     assert cell(database, "1") == 1
-    database._idle[0].end("sql_timeout", "too late: the answer was there already")  # noqa: SLF001  # as a clock can
+    database._idle[0].end("sql_timeout", "too late: the answer was there already")  # noqa: SLF001  # a clock can do this
     assert cell(database, "2") == 2
 
 
-def test_queries_of_several_threads_each_get_their_own_result(database):
+def test_queries_from_several_threads_get_their_own_results(database):
     found = {}
     threads = [threading.Thread(target=lambda n=n: found.update({n: cell(database, str(n))})) for n in range(20)]
     for thread in threads:
@@ -304,14 +304,14 @@ def test_queries_of_several_threads_each_get_their_own_result(database):
     assert found == {n: n for n in range(20)}
 
 
-def test_a_database_without_sources_has_no_tables(tmp_path):
+def test_database_without_sources_has_no_tables(tmp_path):
     with SqlDatabase([], tmp_path) as empty:
         assert empty.tables == ()
         assert cell(empty, "1 + 1") == 2
         assert refused(empty, "FROM cars")[1].endswith("no data is loaded")
 
 
-def test_a_closed_database_leaves_no_process_and_can_be_asked_again(database):
+def test_closed_database_leaves_no_process_and_can_be_queried_again(database):
     assert cell(database, "1") == 1
     process = database._idle[0]._process  # noqa: SLF001  # what is tested is that it is gone
     database.close()
@@ -319,8 +319,8 @@ def test_a_closed_database_leaves_no_process_and_can_be_asked_again(database):
     assert cell(database, "3") == 3
 
 
-def test_process_without_queries_ends_and_the_next_query_starts_another(tmp_path, monkeypatch):
-    """A conversation at rest costs no process for ever; one that goes on keeps its process."""
+def test_idle_process_ends_and_the_next_query_starts_another(tmp_path, monkeypatch):
+    """An idle conversation does not hold a process forever; an active one keeps its process."""
     monkeypatch.setattr(sql_database, "IDLE_S", 0.4)
     with SqlDatabase([], tmp_path) as empty:
         for _ in range(4):
@@ -342,7 +342,7 @@ def test_process_without_queries_ends_and_the_next_query_starts_another(tmp_path
         ("select count(*)", "SELECT COUNT (*)"),
     ],
 )
-def test_sql_that_says_the_same_has_one_normal_form(one, other):
+def test_equal_sql_has_one_normal_form(one, other):
     assert normal_sql(one) == normal_sql(other)
 
 
@@ -361,18 +361,18 @@ def test_sql_that_says_the_same_has_one_normal_form(one, other):
         ("select 'it''s'", "select 'its'"),
     ],
 )
-def test_sql_that_says_something_else_has_another(one, other):
+def test_different_sql_has_different_normal_forms(one, other):
     assert normal_sql(one) != normal_sql(other)
 
 
 @each_row(
     "sql", ["", "select 'open", 'select "open', "select /* open", "\0", "\ud800", "x" * 200_000, "\N{SNOWMAN} select"]
 )
-def test_any_text_has_a_normal_form_that_is_stable(sql):
+def test_normal_form_of_any_text_is_stable(sql):
     assert normal_sql(normal_sql(sql)) == normal_sql(sql)
 
 
-def test_compiles_tells_the_parsers_error_in_one_line(database):
+def test_compiles_returns_the_parser_error_in_one_line(database):
     assert compiles("SELECT nothing FROM nowhere", database) is None
     assert compiles("SELECT FROM WHERE", database).startswith("Parser Error: syntax error at or near")
     assert "\n" not in compiles("SELEC\n1", database)
@@ -380,13 +380,13 @@ def test_compiles_tells_the_parsers_error_in_one_line(database):
     assert "characters" in compiles("SELECT '" + "x" * 200_000 + "'", database)
 
 
-def test_the_process_reads_no_module_of_the_folder_of_the_data(tmp_path):
+def test_query_process_imports_no_module_from_the_data_folder(tmp_path):
     (tmp_path / "json.py").write_text("raise SystemExit('taken')", "utf-8")
     with SqlDatabase([], tmp_path) as opened:
         assert cell(opened, "1") == 1
 
 
-def test_a_fault_of_the_process_is_told_whole(tmp_path):
+def test_fault_of_the_query_process_is_reported_in_full(tmp_path):
     with SqlDatabase([], tmp_path) as opened:
         opened.close()
         next(Path(tmp_path).glob("data-*.duckdb")).write_bytes(b"no database")
@@ -394,7 +394,7 @@ def test_a_fault_of_the_process_is_told_whole(tmp_path):
             opened.query("SELECT 1")
 
 
-def test_process_of_queries_imports_no_reader_of_files_and_of_duckdb_the_extension_alone(tmp_path):
+def test_query_process_imports_the_duckdb_extension_and_no_file_readers(tmp_path):
     duckdb.connect(tmp_path / "data.duckdb").close()
     asked = (
         "import sys; from machines.chat.sql import query_process as p; p.connect('data.duckdb'); print(*sys.modules)"
@@ -405,7 +405,7 @@ def test_process_of_queries_imports_no_reader_of_files_and_of_duckdb_the_extensi
     assert {"duckdb", "machines.chat.sql.file_formats", "machines.chat.sql.sql_database"} & modules == set()
 
 
-def test_package_serves_where_its_extension_has_another_name(monkeypatch):
+def test_duckdb_package_is_used_where_its_extension_is_missing(monkeypatch):
     assert duckdb_extension().connect is duckdb.connect
     monkeypatch.setitem(sys.modules, "_duckdb", None)
     assert duckdb_extension() is duckdb

@@ -25,7 +25,7 @@ def intent(database, sql):
     return database.query(sql).intent
 
 
-def test_the_summary_of_a_table(database):
+def test_table_summary_has_columns_and_time_scope(database):
     found = intent(database, "FROM sales")
     assert found.datasets == ("sales",)
     assert found.dimensions == ("id", "city", "rating", "region_id", "paid")
@@ -37,12 +37,12 @@ def test_the_summary_of_a_table(database):
     assert found.columns == ("id", "city", "rating", "region_id", "units", "price", "sold", "paid")
 
 
-def test_the_number_of_rows_is_that_of_the_query_not_of_the_preview(database):
+def test_row_count_is_of_the_query_rather_than_the_preview(database):
     result = database.query("FROM sales", limit=3, keep=10)
     assert (len(result.preview), result.csv_rows, result.intent.row_count) == (3, 10, 1000)
 
 
-def test_few_rows_of_few_values_are_figures_not_groups(database):
+def test_aggregates_in_few_rows_are_measures_not_dimensions(database):
     found = intent(database, "SELECT city, count(*) AS n, sum(price) AS total FROM sales GROUP BY city")
     assert (found.dimensions, found.measures) == (("city",), ("n", "total"))
 
@@ -70,7 +70,7 @@ def test_few_rows_of_few_values_are_figures_not_groups(database):
         ("SHOW TABLES", ()),
     ],
 )
-def test_datasets_are_the_tables_that_are_read(database, sql, tables):
+def test_datasets_are_the_tables_that_the_query_reads(database, sql, tables):
     assert intent(database, sql).datasets == tables
 
 
@@ -90,13 +90,13 @@ def test_datasets_are_the_tables_that_are_read(database, sql, tables):
         ("CASE WHEN i > 2 THEN DATE '2024-01-01' + i::INT END", "day"),
     ],
 )
-def test_the_grain_of_a_time_is_guessed_from_its_values(database, values, grain):
+def test_time_grain_is_guessed_from_the_values(database, values, grain):
     assert [scope.grain for scope in intent(database, f"SELECT {values} AS t FROM range(20) r(i)").time_scope] == [
         grain
     ]
 
 
-def test_first_and_last_are_iso_texts_and_no_value_is_no_scope(database):
+def test_time_scope_has_iso_texts_and_skips_empty_columns(database):
     found = intent(database, "SELECT TIMESTAMP '2024-01-01 10:00:00' AS a, NULL::DATE AS b, 'infinity'::DATE AS c")
     assert [(t.column, t.first, t.last) for t in found.time_scope] == [
         ("a", "2024-01-01T10:00:00", "2024-01-01T10:00:00"),
@@ -104,7 +104,7 @@ def test_first_and_last_are_iso_texts_and_no_value_is_no_scope(database):
     ]
 
 
-def test_a_summary_is_small_and_reads_back(database):
+def test_summary_is_small_and_reads_back(database):
     wide = ", ".join(f"{n} AS a_column_with_a_long_name_{n}" for n in range(300))
     found = intent(database, f"SELECT {wide}")
     assert (len(found.columns), found.columns_left_out) == (24, 276)
@@ -112,20 +112,20 @@ def test_a_summary_is_small_and_reads_back(database):
     assert read_record(QueryIntent, json.loads(json.dumps(as_data(found)))) == found
 
 
-def test_a_summary_has_all_its_names_in_the_order_in_which_events_have_them(database):
+def test_summary_has_its_names_in_the_order_of_events(database):
     assert json.dumps(as_data(intent(database, "SELECT count(*) AS n, max(sold) AS last FROM sales"))) == (
         '{"datasets": ["sales"], "columns": ["n", "last"], "columns_left_out": 0, "dimensions": [], "measures": ["n"], "row_count": 1, '
         '"time_scope": [{"column": "last", "first": "2024-12-30", "last": "2024-12-30", "grain": ""}]}'
     )
 
 
-def test_what_is_read_has_nothing_to_do_with_the_rows(database):
+def test_summary_without_rows_still_has_datasets_and_columns(database):
     found = intent(database, "FROM sales WHERE false")
     assert (found.datasets, found.row_count, found.time_scope) == (("sales",), 0, ())
     assert (found.dimensions, found.measures) == (("id", "city", "region_id", "paid"), ("rating", "units", "price"))
 
 
-def test_each_type_of_duckdb_can_be_read_at_its_extremes(tmp_path):
+def test_each_duckdb_type_can_be_read_at_its_extremes(tmp_path):
     with duckdb.connect(tmp_path / "all.duckdb") as connection:
         connection.execute("CREATE TABLE types AS FROM test_all_types()")
     with SqlDatabase([tmp_path / "all.duckdb"], tmp_path / "kept") as opened:

@@ -65,7 +65,7 @@ TEXTS = {
 }
 
 
-def test_texts_become_typed_tables(folder, opened):
+def test_text_files_become_typed_tables(folder, opened):
     for name, text in TEXTS.items():
         written(folder / name, text)
         (folder / f"packed_{name}.gz").write_bytes(gzip.compress(text.encode()))
@@ -77,7 +77,7 @@ def test_texts_become_typed_tables(folder, opened):
     assert found == dict.fromkeys(names, ((1, "2024-01-01"), (2, "2024-01-02")))
 
 
-def test_a_type_is_that_of_all_values_not_of_the_first_ones(folder, opened):
+def test_column_type_fits_all_values_not_only_the_first(folder, opened):
     path = written(folder / "late.csv", "a\n" + "1\n" * 60_000 + "x\n")
     assert opened(path).tables[0].columns == (("a", "VARCHAR"),)
 
@@ -89,7 +89,7 @@ def test_parquet_becomes_a_table(folder, opened):
     assert opened(path).tables == (TableInfo("x", (("a", "INTEGER"), ("b", "INTEGER[]")), 1, "x.parquet"),)
 
 
-def test_all_tables_and_views_of_a_duckdb_file(folder, opened):
+def test_all_tables_and_views_of_a_duckdb_file_are_loaded(folder, opened):
     path = in_duckdb(
         folder / "shop.duckdb",
         "CREATE TABLE sold AS SELECT 1 AS a",
@@ -102,7 +102,7 @@ def test_all_tables_and_views_of_a_duckdb_file(folder, opened):
     assert rows(database, "SELECT * FROM sold, old_sold, twice") == ((1, 2, 2),)
 
 
-def test_a_view_that_reads_another_file_is_not_loaded(folder, opened):
+def test_view_that_reads_another_file_is_not_loaded(folder, opened):
     secret = written(folder / "secret.txt", "hidden")
     path = in_duckdb(folder / "x.duckdb", f"CREATE VIEW v AS SELECT * FROM read_text('{secret}')")
     with pytest.raises(DocumentError, match=r"x\.duckdb: .*file system operations are disabled"):
@@ -117,7 +117,7 @@ CREATE VIEW heavy AS SELECT count(*) AS n FROM People WHERE weight > 1;
 """
 
 
-def test_all_tables_of_a_sqlite_file_with_the_types_of_their_values(folder, opened):
+def test_sqlite_tables_are_loaded_with_the_types_of_their_values(folder, opened):
     database = opened(in_sqlite(folder / "shop.db", SQLITE))
     people = next(table for table in database.tables if table.name == "people")
     assert dict(people.columns) == {
@@ -137,7 +137,7 @@ def test_sqlite_file_has_one_of_three_endings(folder, opened):
     assert [(table.source, table.row_count) for table in database.tables] == [(name, 1) for name in names]
 
 
-def test_a_folder_gives_its_data_files_and_leaves_out_the_rest(folder, opened):
+def test_folder_gives_its_data_files_and_leaves_out_the_rest(folder, opened):
     written(folder / "b.csv", "a\n1\n")
     written(folder / "a.json", '{"a": 1}')
     written(folder / ".hidden.csv", "a\n1\n")
@@ -157,14 +157,14 @@ TABLE_NAMES = {
 }
 
 
-def test_tables_are_named_so_that_they_need_no_quotes(folder, opened):
+def test_table_names_need_no_quotes(folder, opened):
     database = opened(*(written(folder / name, f"a\n{at}\n") for at, name in enumerate(TABLE_NAMES)))
     assert {table.source: table.name for table in database.tables} == TABLE_NAMES
     found = {name: rows(database, f"SELECT a FROM {name}") for name in TABLE_NAMES.values()}
     assert found == {name: ((at,),) for at, name in enumerate(TABLE_NAMES.values())}
 
 
-def test_names_stay_apart(folder, opened, tmp_path):
+def test_clashing_table_names_are_made_unique(folder, opened, tmp_path):
     (tmp_path / "other").mkdir()
     sources = [
         written(folder / "a.csv", "x\n1\n"),
@@ -177,7 +177,7 @@ def test_names_stay_apart(folder, opened, tmp_path):
     assert rows(database, "SELECT a.x, a_2.x, a_3.x, shop_a.x FROM a, a_2, a_3, shop_a") == ((1, 2, 3, 4),)
 
 
-def test_each_word_of_duckdb_can_name_a_file():
+def test_each_duckdb_keyword_can_name_a_file():
     with duckdb.connect() as connection:
         for (word,) in connection.execute("SELECT keyword_name FROM duckdb_keywords()").fetchall():
             name = identifier(word)
@@ -199,9 +199,7 @@ def test_each_word_of_duckdb_can_name_a_file():
         ("x.csv", b"", "x.csv: "),
     ],
 )
-def test_what_cannot_be_read_is_named_with_the_reason_and_leaves_nothing(
-    folder, opened, tmp_path, name, content, reason
-):
+def test_unreadable_file_is_named_with_the_reason_and_leaves_nothing(folder, opened, tmp_path, name, content, reason):
     (folder / name).write_bytes(content)
     with pytest.raises(DocumentError) as error:
         opened(folder / name)
@@ -210,20 +208,20 @@ def test_what_cannot_be_read_is_named_with_the_reason_and_leaves_nothing(
     assert not (tmp_path / "kept").exists()
 
 
-def test_a_name_with_line_ends_is_told_on_one_line(folder, opened):
+def test_file_name_with_line_breaks_is_reported_on_one_line(folder, opened):
     with pytest.raises(DocumentError) as raised:
         opened(written(folder / "a\nb.csv", ""))
     assert str(raised.value) == "a\\nb.csv: is empty"
 
 
-def test_a_source_that_is_not_there_and_a_folder_without_data(folder, opened):
+def test_missing_source_and_folder_without_data_are_refused(folder, opened):
     with pytest.raises(DocumentError, match="does not exist"):
         opened(folder / "gone.csv")
     with pytest.raises(DocumentError, match="is a folder without data files"):
         opened(folder)
 
 
-def test_the_copy_stays_for_the_conversation_and_says_what_changed(folder, opened):
+def test_copy_stays_for_the_conversation_and_lists_changed_sources(folder, opened):
     path = written(folder / "x.csv", "a\n1\n")
     first = opened(path)
     assert first.changed_sources == ()
@@ -238,13 +236,13 @@ def test_the_copy_stays_for_the_conversation_and_says_what_changed(folder, opene
     assert opened().changed_sources == (str(path),)
 
 
-def test_other_sources_are_loaded_anew(folder, opened):
+def test_other_sources_replace_the_copy(folder, opened):
     one, other = written(folder / "x.csv", "a\n1\n"), written(folder / "y.csv", "a\n2\n")
     assert opened(one).fingerprint != opened(one, other).fingerprint
     assert [table.name for table in opened().tables] == ["x", "y"]
 
 
-def test_a_lost_copy_is_built_again_with_the_same_fingerprint(folder, opened, tmp_path):
+def test_lost_copy_is_rebuilt_with_the_same_fingerprint(folder, opened, tmp_path):
     path = written(folder / "x.csv", "a\n1\n")
     first = opened(path)
     first.close()
@@ -255,12 +253,12 @@ def test_a_lost_copy_is_built_again_with_the_same_fingerprint(folder, opened, tm
     assert rows(again, "FROM x") == ((1,),)
 
 
-def test_the_folder_holds_the_copy_and_its_record_alone(folder, opened, tmp_path):
+def test_folder_holds_only_the_copy_and_its_record(folder, opened, tmp_path):
     opened(written(folder / "x.csv", "a\n1\n"), in_sqlite(folder / "s.db", SQLITE))
     assert sorted(path.name[:5] for path in (tmp_path / "kept").iterdir()) == ["data-", "data."]
 
 
-def test_without_duckdb_it_is_said_what_to_install(tmp_path, monkeypatch):
+def test_missing_duckdb_is_reported_with_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr("machines.chat.sql.data_files.find_spec", lambda _name: None)
     with pytest.raises(
         DocumentError,
@@ -270,8 +268,8 @@ def test_without_duckdb_it_is_said_what_to_install(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("module", ["query_process", "data_files"])
-def test_process_that_reads_data_imports_little(module):
-    """It starts while the user waits, with every conversation."""
+def test_process_that_reads_data_imports_few_modules(module):
+    """The process starts with every conversation, while the user waits."""
     code = f"import sys, machines.chat.sql.{module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     ours = {name for name in done.stdout.split() if name.startswith(("dsa.", "machines.")) and "chat" not in name}
@@ -308,7 +306,7 @@ def holding(request, folder):
     ],
     indirect=["holding"],
 )
-def test_a_view_without_an_end_is_ended_at_the_limit_of_time(holding, opened, tmp_path, monkeypatch, columns):
+def test_endless_view_is_stopped_at_the_time_limit(holding, opened, tmp_path, monkeypatch, columns):
     monkeypatch.setenv("DSA_LOAD_S", "1.5")
     path = holding(ENDLESS.format(columns))
     told = f"{path.name} view boom: takes longer to load than 1.5 s, the limit. Nothing was loaded: leave the file out, or set DSA_LOAD_S to more seconds"
@@ -318,7 +316,7 @@ def test_a_view_without_an_end_is_ended_at_the_limit_of_time(holding, opened, tm
 
 
 @pytest.mark.parametrize(("name", "view"), [("x.duckdb", CROSSED), ("x.db", FINITE)])
-def test_a_view_that_explodes_is_ended_at_the_limit_of_the_disk(folder, opened, tmp_path, monkeypatch, name, view):
+def test_huge_view_is_stopped_at_the_disk_limit(folder, opened, tmp_path, monkeypatch, name, view):
     monkeypatch.setenv("DSA_LOAD_GB", "0.05")
     monkeypatch.setenv("DSA_LOAD_S", "60")
     path = in_duckdb(folder / name, OK, view) if name == "x.duckdb" else in_sqlite(folder / name, f"{OK}; {view};")
@@ -328,7 +326,7 @@ def test_a_view_that_explodes_is_ended_at_the_limit_of_the_disk(folder, opened, 
     assert not (tmp_path / "kept").exists()
 
 
-#: Starts the process that loads data with another limit of memory: to fill 2 GB takes seconds.
+#: Starts the process that loads data with a lower memory limit: filling 2 GB takes seconds.
 LESS_MEMORY = (
     "from machines.chat.sql import data_files; data_files._ADDRESSES_BYTES = 1_300_000_000; data_files.serve()"
 )
@@ -336,28 +334,28 @@ LESS_MEMORY = (
 
 @pytest.fixture
 def less_memory(monkeypatch):
-    """Have data loaded with less memory than the limit says."""
+    """Load data with less memory than the real limit."""
     monkeypatch.setattr(data_files, "_BUILD", LESS_MEMORY)
 
 
-def test_view_of_duckdb_that_needs_too_much_memory_is_told(folder, opened, tmp_path):
+def test_duckdb_view_that_needs_too_much_memory_is_reported(folder, opened, tmp_path):
     view = "CREATE VIEW boom AS SELECT list(x) AS y FROM range(3000000000) AS r(x)"
     assert_needs_memory(opened, in_duckdb(folder / "x.duckdb", OK, view), tmp_path)
 
 
 @pytest.mark.usefixtures("less_memory")
-def test_view_of_sqlite_that_needs_too_much_memory_is_told(folder, opened, tmp_path):
+def test_sqlite_view_that_needs_too_much_memory_is_reported(folder, opened, tmp_path):
     view = "CREATE VIEW boom AS SELECT zeroblob(250000000) AS z"
     assert_needs_memory(opened, in_sqlite(folder / "x.db", f"{OK}; {view};"), tmp_path)
 
 
 @pytest.mark.usefixtures("less_memory")
-def test_less_memory_than_the_limit_loads_small_data(opened, folder):
+def test_small_data_loads_with_less_memory(opened, folder):
     assert [table.row_count for table in opened(in_sqlite(folder / "x.db", f"{OK};")).tables] == [1]
 
 
 @pytest.mark.full
-def test_view_of_sqlite_that_fills_the_memory_is_told(folder, opened, tmp_path):
+def test_sqlite_view_that_fills_the_memory_is_reported(folder, opened, tmp_path):
     view = (
         "CREATE VIEW boom AS SELECT group_concat(y) AS z FROM (SELECT hex(zeroblob(400000000)) AS y UNION ALL SELECT 1)"
     )
@@ -372,13 +370,13 @@ def assert_needs_memory(opened, path, tmp_path):
 
 @pytest.mark.parametrize("said", ["0", "-1", "nan", "inf", "soon"])
 @pytest.mark.parametrize("name", ["DSA_LOAD_S", "DSA_LOAD_GB"])
-def test_a_limit_is_a_number_above_0(folder, opened, monkeypatch, name, said):
+def test_limit_must_be_a_number_above_0(folder, opened, monkeypatch, name, said):
     monkeypatch.setenv(name, said)
     with pytest.raises(DocumentError, match=f"{name}: '{said}' is not a number above 0; the default is "):
         opened(written(folder / "x.csv", "a\n1\n"))
 
 
-def test_what_a_killed_process_has_left_is_removed(folder, opened, tmp_path):
+def test_remains_of_a_killed_process_are_removed(folder, opened, tmp_path):
     work = tmp_path / "kept" / ".data-left"
     work.mkdir(parents=True)
     (work / "data.duckdb").write_bytes(b"half")
@@ -386,6 +384,6 @@ def test_what_a_killed_process_has_left_is_removed(folder, opened, tmp_path):
     assert not work.exists()
 
 
-def test_what_is_wrong_with_a_view_is_told_as_it_is(folder, opened):
+def test_view_error_is_reported_in_the_words_of_sqlite(folder, opened):
     with pytest.raises(DocumentError, match=r"^x\.db: no such function: nowhere$"):
         opened(in_sqlite(folder / "x.db", f"{OK}; CREATE VIEW boom AS SELECT nowhere(1) AS x;"))

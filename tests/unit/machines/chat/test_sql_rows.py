@@ -1,4 +1,4 @@
-"""Text files of rows: read whole, or refused with the line that does not suit."""
+"""Text files of rows: read whole, or refused with the line that does not fit."""
 
 import gzip
 import sqlite3
@@ -13,12 +13,12 @@ from machines.chat.sql import SqlDatabase
 DAYS = "".join(f"2025-0{number % 9 + 1}-01,north,{number}.5\n" for number in range(200))
 HEAD = "month,region,revenue\n"
 LOST = {
-    "one cell more in the last line": (HEAD + DAYS + "2025-01-01,north,12.5,note\n", "line 202 has 4 cells, line 1 has 3 cells"),
-    "a column more from the middle on": (HEAD + DAYS + DAYS.replace("\n", ",x\n"), "line 202 has 4 cells"),
+    "extra cell in the last line": (HEAD + DAYS + "2025-01-01,north,12.5,note\n", "line 202 has 4 cells, line 1 has 3 cells"),
+    "extra column from the middle on": (HEAD + DAYS + DAYS.replace("\n", ",x\n"), "line 202 has 4 cells"),
     "short lines first": (HEAD + "2025-01-01,north\n" * 5 + DAYS, "line 2 has 2 cells"),
-    "every line another one": ("x,y\n1,2\n3\n4,5,6\n", "line 3 has 1 cell, line 1 has 2 cells"),
+    "each line of another length": ("x,y\n1,2\n3\n4,5,6\n", "line 3 has 1 cell, line 1 has 2 cells"),
     "a header that is too short": ("a,b\n1,2,3,4\n5,6,7,8\n", "line 2 has 4 cells, line 1 has 2 cells"),
-    "a total of fewer cells": ("month,region,units,revenue\n" + "2025-01-01,north,3,4.5\n" * 5 + "Total,,50000\n", "line 7 has 3 cells"),
+    "total line with fewer cells": ("month,region,units,revenue\n" + "2025-01-01,north,3,4.5\n" * 5 + "Total,,50000\n", "line 7 has 3 cells"),
     "a delimiter in a number": ("a,b\n" + "1,2\n" * 5 + "3,1,234.50\n", "line 7 has 3 cells"),
 }  # fmt: skip
 WHOLE = {
@@ -32,12 +32,12 @@ WHOLE = {
     "quoted": ('a,b\n"1,5",2\n"x\ny",3\n', 2, ["a", "b"]),
     "one column": ("name\nann\nbob\n", 2, ["name"]),
     "without a header": ("1,2\n3,4\n", 2, ["column0", "column1"]),
-    "with a mark": ("\ufeffa,b\n1,2\n", 1, ["a", "b"]),
+    "with a byte order mark": ("\ufeffa,b\n1,2\n", 1, ["a", "b"]),
 }
 
 
 @each_row(("name", "packed"), [*((name, False) for name in LOST), ("short lines first", True)])
-def test_no_line_is_left_out_in_silence(tmp_path, name, packed):
+def test_file_with_lines_of_unequal_length_is_refused(tmp_path, name, packed):
     text, says = LOST[name]
     file = tmp_path / ("data.csv.gz" if packed else "data.csv")
     file.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
@@ -47,7 +47,7 @@ def test_no_line_is_left_out_in_silence(tmp_path, name, packed):
 
 @contextmanager
 def loaded(folder, texts):
-    """Load a text file for each text, all at once, and one packed for each text given as bytes. Give the database, and the tables in the texts' order."""
+    """Load a text file for each text, all at once, and one packed for each text given as bytes. Yield the database, and the tables in the order of the texts."""
     files = []
     for number, text in enumerate(texts):
         packed = isinstance(text, bytes)
@@ -58,7 +58,7 @@ def loaded(folder, texts):
         yield database, database.tables
 
 
-def test_what_is_whole_is_loaded(tmp_path):
+def test_file_with_lines_of_equal_length_is_loaded(tmp_path):
     with loaded(tmp_path, [text for text, _, _ in WHOLE.values()]) as (_, tables):
         found = [(table.row_count, [column for column, _ in table.columns]) for table in tables]
     assert dict(zip(WHOLE, found, strict=True)) == {name: (rows, columns) for name, (_, rows, columns) in WHOLE.items()}
@@ -93,7 +93,7 @@ def numbered(column, rows):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_dates_that_are_written_in_two_ways_are_texts(tmp_path, packed):
+def test_dates_in_two_formats_stay_text(tmp_path, packed):
     texts = [numbered("day of it", rows) for rows in DATES_IN_TWO_WAYS]
     with loaded(tmp_path, [text.encode() for text in texts] if packed else texts) as (_, tables):
         found = [(table.row_count, dict(table.columns)) for table in tables]
@@ -113,7 +113,7 @@ DAYS_OR_MONTHS = {
 }
 
 
-def test_dates_whose_day_may_be_their_month_are_texts(tmp_path):
+def test_dates_with_an_ambiguous_month_stay_text(tmp_path):
     with loaded(tmp_path, [numbered("on", rows) + "9,\n" for rows in DAYS_OR_MONTHS]) as (database, tables):
         kinds = [dict(table.columns)["on"] for table in tables]
         found = [database.query(f'SELECT "on" FROM {table.name} ORDER BY a').preview for table in tables]
@@ -138,7 +138,7 @@ NUMBERS = [
 ]
 
 
-def test_numbers_keep_the_digits_that_the_file_has(tmp_path):
+def test_numbers_keep_the_digits_of_the_file(tmp_path):
     texts = [
         "a,on,day\n" + "".join(f"{number},{value},2024-01-01\n" for number, value in enumerate(values))
         for values, _, _ in NUMBERS
@@ -161,7 +161,7 @@ WHOLE_NUMBERS = [
 
 
 @pytest.mark.parametrize("ending", ["json", "ndjson"])
-def test_whole_numbers_of_json_keep_their_digits(tmp_path, ending):
+def test_whole_numbers_in_json_keep_their_digits(tmp_path, ending):
     for number, (ids, _, _) in enumerate(WHOLE_NUMBERS):
         lines = [f'{{"id": {each}, "to": {{"x": [1, null]}}, "day": "2024-01-0{n}"}}' for n, each in enumerate(ids, 1)]
         (tmp_path / f"t{number}.{ending}").write_text("\n".join(lines))
@@ -177,7 +177,7 @@ def test_whole_numbers_of_json_keep_their_digits(tmp_path, ending):
     ]
 
 
-def test_whole_numbers_of_sqlite_keep_their_digits_beside_fractions(tmp_path):
+def test_whole_numbers_in_sqlite_keep_their_digits_beside_fractions(tmp_path):
     with closing(sqlite3.connect(tmp_path / "data.sqlite")) as database, database:
         database.execute("CREATE TABLE data (a, b)")
         database.executemany("INSERT INTO data VALUES (?, ?)", [(9007199254740993, 1), (0.5, 1.5), (None, 2)])

@@ -1,4 +1,4 @@
-"""Calls as they are meant: names, aliases, nested arguments, texts that are lists, numbers that are words; and what is not mended."""
+"""Calls as they are meant: names, aliases, nested arguments, texts that are lists, numbers that are words; and what is not fixed."""
 
 import json
 
@@ -39,7 +39,7 @@ def read(name, arguments, **more):
         ("search", {"query": "x"}, "search", {"pattern": "x", "path": ".", "is_regex": False}, ("alias",)),
     ],
 )  # fmt: skip
-def test_a_call_is_what_it_means(name, given, tool, arguments, rescues):
+def test_call_is_read_as_it_is_meant(name, given, tool, arguments, rescues):
     call = read(name, given)
     assert (call.fault, call.tool and call.tool.name, dict(call.arguments), call.rescues) == ("", tool, arguments, rescues)  # fmt: skip
     assert set(call.rescues) <= set(RESCUES)
@@ -60,13 +60,13 @@ def test_a_call_is_what_it_means(name, given, tool, arguments, rescues):
         ("mark_subtask_complete", {"success": "maybe"}, "'success' must be true or false"),
     ],
 )
-def test_what_cannot_be_meant_says_why(name, given, says):
+def test_invalid_call_says_why(name, given, says):
     call = read(name, given)
     assert call.tool is None
     assert says in call.fault
 
 
-def test_what_was_cut_off_is_never_completed():
+def test_truncated_arguments_are_never_completed():
     call = read("write_file", None, error="truncated_arguments", text='{"path": "a", "content": "x"')
     assert call.tool is None
     assert "end before they are complete" in call.fault
@@ -82,11 +82,11 @@ def test_every_tool_describes_itself_as_a_schema(tool):
     json.dumps(tool.as_openai)
 
 
-def test_no_two_tools_have_one_name():
+def test_tool_names_and_aliases_are_unique():
     plain = [name for tool in TOOLS for name in (tool.name.replace("_", ""), *tool.names)]
     assert len(plain) == len(set(plain))
 
 
 @pytest.mark.parametrize(("name", "given"), [("x" * 200_000, {}), ("-" * 200_000 + "read_file", None)])
-def test_a_fault_has_a_long_name_short(name, given):
+def test_fault_shortens_a_long_name(name, given):
     assert len(read(name, given).fault) < 500

@@ -1,4 +1,4 @@
-"""Where the program of a command is found, what it can write and reach, and what comes back of it."""
+"""Runs of commands: where the program is found, what it can write and reach, and what the result says."""
 
 import http.server
 import json
@@ -45,7 +45,7 @@ def workspace(tmp_path):
 # -- running ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_script_imports_its_neighbours_and_writes_the_workspace(workspace):
+def test_script_imports_its_neighbours_and_writes_the_workspace(workspace):
     (workspace / "src").mkdir()
     (workspace / "src/main.py").write_text(
         "import near, os, sys\nopen('out.txt', 'w').write(near.x)\nprint(os.getcwd(), sys.argv[1:], sys.stdin.read(), file=sys.stderr)\nsys.exit(3)"
@@ -83,7 +83,7 @@ def test_pytest_and_ruff_work_on_the_workspace(workspace):
     assert sorted(each.name for each in workspace.rglob("*")) == ["game.py", "test_game.py", "tests"]
 
 
-def test_modules_of_the_workspace_are_run(workspace):
+def test_modules_of_the_workspace_can_be_run(workspace):
     (workspace / "own").mkdir()
     (workspace / "own/__main__.py").write_text("import sys, near; print(near.x, sys.argv[1:])")
     (workspace / "near.py").write_text("x = 'near'")
@@ -93,21 +93,21 @@ def test_modules_of_the_workspace_are_run(workspace):
     )
 
 
-def test_the_environment_is_its_own(workspace, monkeypatch):
+def test_command_has_its_own_environment(workspace, monkeypatch):
     monkeypatch.setenv("API_KEY", "s3cret")
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     (workspace / "x.py").write_text(
         "import json, os, sys\nprint(json.dumps([dict(os.environ), sys.flags.hash_randomization, os.listdir('/proc/self/fd')]))"
     )
     environment, randomised, files = json.loads(run(("python", "x.py"), root=workspace).output)
-    assert files == ["0", "1", "2", "3"]  # the last is the one with which they are listed
+    assert files == ["0", "1", "2", "3"]  # the last one is open for listing them
     assert "s3cret" not in environment.values()
     assert environment["HOME"] == "/tmp"
     assert not {"API_KEY", "PYTHONHASHSEED"} & set(environment)
     assert randomised == 1
 
 
-def test_what_ended_a_command_is_told(workspace):
+def test_result_says_what_ended_the_command(workspace):
     def ended(code, **more):
         ran = run(("python", "-c", code), root=workspace, rules=CODE, **more)
         return ran.code, ran.signal, ran.end_reason
@@ -121,7 +121,7 @@ def test_what_ended_a_command_is_told(workspace):
     assert ended(tidy, timeout_s=0.5) == (7, "", "timeout")
 
 
-def test_a_command_is_stopped_from_another_thread(workspace):
+def test_command_can_be_stopped_from_another_thread(workspace):
     os.mkfifo(workspace / "started")
 
     def stops(stopped: StopSwitch):
@@ -150,7 +150,7 @@ def test_long_output_keeps_its_beginning_and_its_end(workspace):
     assert f"[.. {ran.omitted_count:,} characters are left out ..]" in ran.output
 
 
-def test_of_endless_output_only_the_beginning_and_the_end_are_held(workspace):
+def test_huge_output_is_held_only_at_its_beginning_and_end(workspace):
     command = ShellCommand(
         ("/usr/bin/head", "-c", "5000000", "/dev/zero"), str(workspace), str(workspace), {}, visible_paths("/usr")
     )
@@ -161,7 +161,7 @@ def test_of_endless_output_only_the_beginning_and_the_end_are_held(workspace):
 SMALL_DISK = attrs.evolve(BOUNDS, disk_bytes=40 << 20, memory_bytes=1 << 30)
 
 
-def test_what_others_write_to_the_same_disk_meanwhile_is_not_the_commands(workspace, tmp_path_factory):
+def test_writes_of_other_processes_are_not_counted_against_a_command(workspace, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
 
     def others():
@@ -180,13 +180,13 @@ WRITING = {
     "files": "open(f'f{n}', 'wb').write(x)",
     "one file": "open('f', 'ab').write(x)",
     "old times": "open(f'f{n}', 'wb').write(x); os.utime(f'f{n}', (0, 0))",
-    "folders that nobody may look at": "os.mkdir(f'd{n}'); open(f'd{n}/f', 'wb').write(x); os.chmod(f'd{n}', 0o300)",
+    "unreadable folders": "os.mkdir(f'd{n}'); open(f'd{n}/f', 'wb').write(x); os.chmod(f'd{n}', 0o300)",
     "files without a name": "f = open('f', 'wb'); os.unlink('f'); f.write(x); f.flush(); kept.append(f)",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("way", WRITING)
-def test_a_command_that_writes_too_much_is_ended(workspace, way):
+def test_command_that_writes_too_much_is_stopped(workspace, way):
     code = (
         f"import os, time\nkept, x = [], b'x' * 1_000_000\nfor n in range(100):\n    {WRITING[way]}; time.sleep(0.02)\n"
     )
@@ -194,8 +194,8 @@ def test_a_command_that_writes_too_much_is_ended(workspace, way):
     assert (ran.end_reason, ran.code) == ("disk", None), ran.output
 
 
-def test_when_very_much_is_gone_nobody_asks_whose_it_was(workspace):
-    """Mapped files without a name are not found."""
+def test_command_is_stopped_when_disk_space_vanishes_without_a_trace(workspace):
+    """The scan does not find mapped files without a name, so it cannot say who took the space."""
     code = """
 import ctypes, os, time
 map_of = ctypes.CDLL(None).mmap
@@ -215,11 +215,11 @@ for n in range(300):
         (b"a\x00\x08\x7fb\tc", "ab\tc"), ("\x9b31mé\x9d0;t\x9cx".encode(), "éx"), (b"\xff\xfea", "\ufffd\ufffda"), (b"\x1b]0;unclosed", ""), (b"x\x1b", "x"),
     ],
 )  # fmt: skip
-def test_codes_for_terminals_are_left_out(raw, text):
+def test_terminal_codes_are_removed(raw, text):
     assert command_runner.shortened_output(raw, b"", 0, str) == (text, 0)
 
 
-def test_secrets_are_left_out_also_where_the_output_is_cut():
+def test_secrets_are_removed_even_where_the_output_is_cut():
     secret = "k" * 500
 
     def redact(text):
@@ -235,7 +235,7 @@ def test_secrets_are_left_out_also_where_the_output_is_cut():
     assert "kk" not in command_runner.shortened_output(b"\x1b[1m".join((b"k" * 250, b"k" * 250)), b"", 0, redact)[0]
 
 
-def test_what_is_protected_cannot_be_written_and_is_not_made(workspace):
+def test_protected_paths_cannot_be_written_or_created(workspace):
     (workspace / ".git").mkdir()
     (workspace / ".git/config").write_text("x")
     (workspace / "link").symlink_to("here.txt")
@@ -257,7 +257,7 @@ os.unlink('link'); os.symlink('/etc/passwd', 'link'); os.mkdir('.dsa'); open('.d
 
 
 @pytest.mark.parametrize("cwd", ["..", "/", "missing", "link", "file", "a\0b"])
-def test_a_folder_that_is_none_of_the_workspace_is_refused(cwd, workspace):
+def test_folder_outside_the_workspace_or_missing_is_refused(cwd, workspace):
     (workspace / "link").symlink_to("/etc")
     (workspace / "file").write_text("")
     with pytest.raises(ToolError) as refused:
@@ -265,7 +265,7 @@ def test_a_folder_that_is_none_of_the_workspace_is_refused(cwd, workspace):
     assert refused.value.code == "bad_cwd"
 
 
-def test_run_judges_rules_itself(workspace):
+def test_run_applies_the_rules_itself(workspace):
     with pytest.raises(ToolError) as refused:
         run(("python", "-c", "1"), root=workspace)
     assert refused.value.code == "refused"
@@ -274,8 +274,8 @@ def test_run_judges_rules_itself(workspace):
     assert missing.value.code == "no_program"
 
 
-def test_a_python_in_the_workspace_runs_and_cannot_be_changed(workspace):
-    """Where the virtual environment of this very Python lies in the workspace, it is shown, but not to be written."""
+def test_virtual_environment_in_the_workspace_runs_but_cannot_be_changed(workspace):
+    """The virtual environment of the running Python is visible in the workspace, but read-only."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", workspace / ".venv"], check=True)
     code = f"""
 import sys
@@ -314,7 +314,7 @@ def test_pip_installs_a_wheel_into_the_workspace(workspace):
 
 @pytest.fixture
 def server():
-    """A server that says which host it was asked as."""
+    """A server that answers with the host name it was asked for."""
 
     class Answers(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -344,7 +344,7 @@ for url in sys.argv[1:]:
 """
 
 
-def test_only_named_hosts_are_reached(workspace, server):
+def test_only_named_hosts_can_be_reached(workspace, server):
     (workspace / "fetch.py").write_text(FETCH)
     urls = [
         f"http://localhost:{server}/a?b",
@@ -362,7 +362,7 @@ def test_only_named_hosts_are_reached(workspace, server):
     assert run(("python", "fetch.py", urls[0]), root=workspace).output == "no URLError\n"
 
 
-def test_connections_are_carried_for_named_hosts(server):
+def test_proxy_connects_only_to_named_hosts(server):
     def asked(request):
         with socket.socket(socket.AF_UNIX) as one:
             one.connect(path)
@@ -399,12 +399,12 @@ def test_connections_are_carried_for_named_hosts(server):
 
 
 @each_row("host", ["", "*", "*.example.org", "a/b", "http://a", "a:0", "a:99999", "a:b", "u@a"])
-def test_what_names_no_host_is_told(host):
+def test_invalid_host_is_reported(host):
     with pytest.raises(ValueError, match="names no host"), serve_proxy([host]):
         pass
 
 
-def test_bounds_are_those_of_the_call(workspace):
+def test_limits_are_those_of_the_call(workspace):
     small = attrs.evolve(BOUNDS, file_bytes=1_000, open_files=20)
     code = "import resource as r; print(r.getrlimit(r.RLIMIT_FSIZE), r.getrlimit(r.RLIMIT_NOFILE), r.getrlimit(r.RLIMIT_CORE))"
     assert (

@@ -1,4 +1,4 @@
-"""What a command is, and whether rules allow it."""
+"""Commands: how they are read, and whether rules allow them."""
 
 import shlex
 from pathlib import Path
@@ -12,7 +12,7 @@ from dsa.errors import ToolError
 from machines.coding.tools.command_runner import fault, read_command
 from machines.coding.tools.program_rules import Rules, python_start
 
-# -- what is asked ----------------------------------------------------------------------------------------------------
+# -- reading ----------------------------------------------------------------------------------------------------------
 
 
 @each_row(
@@ -32,7 +32,7 @@ from machines.coding.tools.program_rules import Rules, python_start
         ("python -c 'print(1); print(2)'", ("python", "-c", "print(1); print(2)")),
     ],
 )
-def test_a_command_is_a_list_of_arguments(cmd, argv):
+def test_command_is_read_as_a_list_of_arguments(cmd, argv):
     assert read_command(cmd) == argv
 
 
@@ -60,7 +60,7 @@ def test_a_command_is_a_list_of_arguments(cmd, argv):
         (["python", "x" * 200_000], "bad_command", "100000 characters"),
     ],
 )  # fmt: skip
-def test_what_is_no_command_is_refused_with_what_to_send(cmd, code, says):
+def test_invalid_command_is_refused_with_what_to_send(cmd, code, says):
     with pytest.raises(ToolError) as refused:
         read_command(cmd)
     assert (refused.value.code, says in str(refused.value)) == (code, True), str(refused.value)
@@ -70,14 +70,14 @@ def test_what_is_no_command_is_refused_with_what_to_send(cmd, code, says):
     "operator",
     [">", ">>", "<", "<<", "<<<", "|", "||", "|&", "&&", "&", ";", "2>", "2>&1", "1>&2", ">&2", "&>", "&>>", "2>>", "2>/dev/null", ">|"],
 )  # fmt: skip
-def test_an_operator_of_a_shell_is_no_argument(operator):
+def test_shell_operator_as_an_argument_is_refused(operator):
     for cmd in (["python", "a.py", operator, "b"], ["python", "a.py", operator]):
         with pytest.raises(ToolError, match="there is no shell here"):
             read_command(cmd)
 
 
 @given(st.text(max_size=40) | st.lists(st.text(max_size=8), max_size=4))
-def test_anything_gives_arguments_or_a_tool_error(cmd):
+def test_any_input_gives_arguments_or_a_tool_error(cmd):
     try:
         argv = read_command(cmd)
     except ToolError:
@@ -87,8 +87,8 @@ def test_anything_gives_arguments_or_a_tool_error(cmd):
 
 
 @given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=8), min_size=1, max_size=5))
-def test_a_text_is_split_as_a_shell_would_or_refused(words):
-    """Quoted by the library's own rules, every list of arguments comes back as it was."""
+def test_text_is_split_as_a_shell_would(words):
+    """A list of arguments that `shlex` quotes comes back unchanged."""
     if words[0].strip() and not words[0].startswith("[") and "=" not in words[0]:
         assert read_command(shlex.join(words)) == tuple(words)
 
@@ -108,19 +108,19 @@ ALLOWED = [
 
 
 @each_row("argv", ALLOWED, ids=" ".join)
-def test_what_a_task_needs_is_allowed(argv, tmp_path):
+def test_commands_that_a_task_needs_are_allowed(argv, tmp_path):
     (tmp_path / "own").mkdir()
     assert fault(argv, Rules(), tmp_path) == ""
 
 
-def test_a_module_of_the_workspace_may_not_hide_an_installed_one(tmp_path):
+def test_workspace_module_may_not_hide_an_installed_one(tmp_path):
     for name in ("pip", "venv", "attrs"):
         (tmp_path / name).mkdir()
         assert "is not allowed" in fault(["python", "-m", name], Rules(), tmp_path) or name == "pip"
     assert "switched off" in fault(["python", "-m", "pip", "install", "x"], Rules(), tmp_path)
 
 
-def test_paths_are_judged_from_where_the_command_runs(tmp_path):
+def test_paths_are_judged_from_the_folder_of_the_command(tmp_path):
     (tmp_path / "src").mkdir()
     (tmp_path / "out").symlink_to("/etc")
     assert fault(["python", "../main.py"], Rules(), tmp_path, "src") == ""
@@ -129,7 +129,7 @@ def test_paths_are_judged_from_where_the_command_runs(tmp_path):
     assert fault(["python", str(tmp_path / "main.py")], Rules(), tmp_path, "src") == ""
 
 
-def test_a_refusal_says_what_is_allowed(tmp_path):
+def test_refusal_says_what_is_allowed(tmp_path):
     assert "allowed programs: python, python3, pytest" in fault(["node", "x.js"], Rules(), tmp_path)
     assert "write the code to a file" in fault(["python", "-c", "1"], Rules(), tmp_path)
     assert "runs code in its arguments" in fault(["python", "-m", "timeit", "-n1", "1"], Rules(), tmp_path)
@@ -139,7 +139,7 @@ def test_a_refusal_says_what_is_allowed(tmp_path):
     assert 'send ["python", "x.py"]' in fault([".venv/bin/python", "x.py"], Rules(), tmp_path)
 
 
-def test_rules_are_read_from_a_file(tmp_path):
+def test_rules_are_read_from_a_mapping(tmp_path):
     rules = Rules.from_mapping(
         {"code": True, "pip": True, "modules": ["own"], "programs": {"make": {"arguments": ["test", "lint"]}, "npm": {"arguments": "any"}}}
     )  # fmt: skip
@@ -165,8 +165,8 @@ def test_rules_are_read_from_a_file(tmp_path):
         ("any", ["make"], ""),
     ],
 )
-def test_a_program_is_run_without_an_argument_only_where_that_is_said(tmp_path, allowed, argv, says):
-    """Without one a program does what it does by default, and that is none of what is listed."""
+def test_program_without_arguments_runs_only_where_the_rules_allow_it(tmp_path, allowed, argv, says):
+    """Without arguments a program does its default action, which is not among the listed ones."""
     told = fault(argv, Rules.from_mapping({"programs": {"make": {"arguments": allowed}}}), tmp_path)
     assert told.endswith(says) if says else not told
 
@@ -179,7 +179,7 @@ def test_a_program_is_run_without_an_argument_only_where_that_is_said(tmp_path, 
         {"programs": {"python": {"arguments": "any"}}}, {"programs": {"make": {"arguments": "any", "more": 1}}},
     ],
 )  # fmt: skip
-def test_what_is_no_rule_is_told(data):
+def test_invalid_rules_are_reported(data):
     with pytest.raises(ValueError, match=r"\w"):
         Rules.from_mapping(data)
 
@@ -191,6 +191,6 @@ def test_what_is_no_rule_is_told(data):
         (["-uc", "1"], "code", "1"), (["-c1"], "code", "1"), ([], "none", ""), (["-B"], "none", ""), (["-"], "input", ""), (["-i", "x"], "-i", ""), (["-W"], "none", ""),
     ],
 )  # fmt: skip
-def test_pythons_command_line_is_read_as_python_does(arguments, kind, what):
+def test_python_command_line_is_read_as_python_does(arguments, kind, what):
     start = python_start(arguments)
     assert (start.kind, start.what) == (kind, what)

@@ -1,4 +1,4 @@
-"""What shows that a subtask is completed: results that fit it, where that can be decided."""
+"""Evidence that a subtask is completed: results that fit it, where that can be decided."""
 
 import pytest
 from each_row import each_row
@@ -57,16 +57,16 @@ def of_files(*names):
         ("use Node.js, e.g. from https://example.org/a.js, for *.py and os.path", [LISTED], ""),
     ],
 )
-def test_evidence_fits_the_subtask(subtask, results, lacks):
+def test_evidence_must_fit_the_subtask(subtask, results, lacks):
     assert missing_evidence(subtask, results) == lacks
 
 
 @pytest.mark.parametrize("arguments", [{"files": 1}, {"files": {"a": 1}}, {"files": [{"path": ["a.py"]}]}, {"path": 7}])
-def test_arguments_of_servers_may_be_anything(arguments):
+def test_arguments_of_server_tools_may_be_anything(arguments):
     assert missing_evidence("write_file a.py", [gave("words__lookup", arguments)]) == of_files("a.py")
 
 
-def test_names_of_files_are_known_by_their_endings():
+def test_file_names_are_recognised_by_their_endings():
     assert files_in("write `src/app.tsx`, (README.md) and a.b.json: version 3.12, i.e. now") == [
         "src/app.tsx", "README.md", "a.b.json",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""One call at a time in a workspace: held against threads and processes, given up when it takes too long or the caller is stopped."""
+"""One call at a time in a workspace, across threads and processes; waiting ends when it takes too long or the caller is stopped."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def holder(tmp_path):
         process.kill()
 
 
-def test_another_process_is_waited_for_and_not_for_ever(tmp_path, holder):
+def test_workspace_held_by_another_process_is_waited_for_but_not_forever(tmp_path, holder):
     with stop() as stopped:
         with (
             pytest.raises(ToolError, match="the workspace is in use"),
@@ -42,14 +42,14 @@ def test_another_process_is_waited_for_and_not_for_ever(tmp_path, holder):
             assert holder.wait(20) == 0
 
 
-def test_who_dies_lets_go(tmp_path, holder):
+def test_dead_process_releases_the_workspace(tmp_path, holder):
     holder.kill()
     holder.wait()
     with stop() as stopped, alone(tmp_path, stopped, 20):
         pass
 
 
-def test_who_is_stopped_waits_no_longer(tmp_path, holder):
+def test_stopped_caller_stops_waiting(tmp_path, holder):
     assert holder.poll() is None
     with stop() as stopped:
         threading.Timer(0.2, stopped.set).start()
@@ -57,7 +57,7 @@ def test_who_is_stopped_waits_no_longer(tmp_path, holder):
             pass
 
 
-def test_two_callers_of_one_process_are_held_apart(tmp_path):
+def test_two_callers_in_one_process_exclude_each_other(tmp_path):
     with stop() as one, stop() as other:
         with (
             alone(tmp_path, one),

@@ -1,4 +1,4 @@
-"""What the git tools leave out: what we write for people. And a path is a path, however it looks."""
+"""Git tools and files written for people, which they leave out; paths that look like patterns."""
 
 import pytest
 from git_workspaces import GitTools, git, make_repository, refused
@@ -10,7 +10,7 @@ def root(tmp_path):
 
 
 @pytest.mark.parametrize("folder", [".", "deep"])
-def test_what_we_write_for_people_is_neither_shown_nor_committed(root, folder):
+def test_files_written_for_people_are_neither_shown_nor_committed(root, folder):
     records = ("agent_ledger.log", ".agent_context/state.json", "Agent_Ledger.LOG", "more/agent_ledger.log")
     top = root / folder
     for name in (*records, "kept"):
@@ -35,7 +35,7 @@ def test_what_we_write_for_people_is_neither_shown_nor_committed(root, folder):
     assert git(root, "show", "--name-only", "--format=", "HEAD") == f"{prefix}kept\n"
 
 
-def test_a_path_that_looks_like_a_pattern_is_a_path(root):
+def test_path_that_looks_like_a_pattern_is_read_as_a_path(root):
     names = (":(glob)*.py", "*.py", "[ab].py", ":!a.py")
     for name in names:
         (root / name).write_text("1\n", "utf-8")

@@ -1,4 +1,4 @@
-"""Git for a model, in real repositories: what is shown, what is committed, and what a commit leaves alone."""
+"""Git tools for a model, in real repositories: what they show, what they commit, and what a commit leaves alone."""
 
 import shutil
 from pathlib import Path
@@ -21,13 +21,13 @@ def tools(root):
 # -- repositories
 
 
-def test_without_a_repository_each_call_says_so(tmp_path):
+def test_each_call_without_a_repository_says_so(tmp_path):
     tools = GitTools(tmp_path)
     for call in (tools.git_status, tools.git_diff, tools.git_log, lambda: tools.git_commit("x")):
         assert refused(call) == "no_repository"
 
 
-def test_a_repository_without_commits(tmp_path):
+def test_repository_without_commits_can_be_read_and_committed_to(tmp_path):
     git(tmp_path, "init", "-q", "-b", "main")
     tools = GitTools(tmp_path)
     assert tools.git_status() == {
@@ -45,7 +45,7 @@ def test_a_repository_without_commits(tmp_path):
     assert git(tmp_path, "status", "--short") == ""
 
 
-def test_a_commit_has_the_repositorys_name(root, tools):
+def test_commit_uses_the_user_settings_of_the_repository(root, tools):
     git(root, "config", "user.name", "Ada\n[core]\n\tfsmonitor = x")
     git(root, "config", "user.email", "ada@example.org")
     (root / "a.py").write_text("2\n", "utf-8")
@@ -53,14 +53,14 @@ def test_a_commit_has_the_repositorys_name(root, tools):
     assert "<ada@example.org>" in git(root, "log", "-1", "--format=%an <%ae>")
 
 
-def test_a_repository_of_longer_ids(tmp_path):
+def test_repository_with_sha256_ids_is_supported(tmp_path):
     git(tmp_path, "init", "-q", "--object-format=sha256")
     (tmp_path / "a").write_text("a", "utf-8")
     assert len(GitTools(tmp_path).git_commit("first")["commit"]) == 64
     assert git(tmp_path, "status", "--short") == ""
 
 
-def test_a_further_work_tree(root, tmp_path):
+def test_linked_work_tree_is_supported(root, tmp_path):
     git(root, "worktree", "add", "-q", "-b", "side", tmp_path / "side")
     control = root / ".git" / "worktrees" / "side"
     (tmp_path / "side" / "a.py").write_text("2\n", "utf-8")
@@ -69,14 +69,14 @@ def test_a_further_work_tree(root, tmp_path):
     made = tools.git_commit("on the side")
     assert git(root, "rev-parse", "side").strip() == made["commit"] != git(root, "rev-parse", "main").strip()
     assert git(tmp_path / "side", "status", "--short") == git(root, "status", "--short") == ""
-    # As newer versions of git write it, where they are asked to.
+    # Newer versions of git write relative paths when configured to.
     (tmp_path / "side" / ".git").write_text("gitdir: ../work/.git/worktrees/side\n", "utf-8")
     (control / "gitdir").write_text("../../../../side/.git\n", "utf-8")
     assert tools.git_log()["commits"][0]["subject"] == "on the side"
 
 
 @pytest.mark.parametrize("folder", [".", "deep"])
-def test_a_workspace_that_is_a_submodule(tmp_path, folder):
+def test_workspace_in_a_submodule_is_supported(tmp_path, folder):
     module = make_submodule(tmp_path)
     root = module / folder
     root.mkdir(exist_ok=True)
@@ -90,7 +90,7 @@ def test_a_workspace_that_is_a_submodule(tmp_path, folder):
     assert git(tmp_path / "top", "status", "--short") == " M libs/lib\n"
 
 
-def test_a_submodule_on_no_branch(tmp_path):
+def test_submodule_with_a_detached_head_is_supported(tmp_path):
     root = make_submodule(tmp_path)
     git(root, "checkout", "-q", "--detach")
     (root / "a.py").write_text("2\n", "utf-8")
@@ -99,7 +99,7 @@ def test_a_submodule_on_no_branch(tmp_path):
     assert git(root, "rev-parse", "main").strip() != made["commit"]
 
 
-def test_a_submodule_of_a_further_work_tree_or_with_settings_of_its_own_work_tree(tmp_path):
+def test_submodule_of_a_work_tree_or_with_worktree_settings_is_supported(tmp_path):
     root = make_submodule(tmp_path)
     git(root, "sparse-checkout", "set", "--cone")
     assert "core.worktree" not in git(root, "config", "--list", "--local")
@@ -113,13 +113,13 @@ def test_a_submodule_of_a_further_work_tree_or_with_settings_of_its_own_work_tre
 
 
 @pytest.mark.parametrize("make", [make_submodule, make_work_tree])
-def test_a_repository_that_is_gone_is_told(tmp_path, make):
+def test_missing_repository_of_a_submodule_or_work_tree_is_reported(tmp_path, make):
     root = make(tmp_path)
     shutil.rmtree(tmp_path / "top" / ".git")
     assert refused(GitTools(root).git_status) == "unsafe_repository"
 
 
-def test_a_shallow_clone_with_packed_refs(root, tmp_path):
+def test_shallow_clone_with_packed_refs_is_supported(root, tmp_path):
     git(root, "commit", "-q", "--allow-empty", "-m", "second")
     git(tmp_path, "clone", "-q", "--depth", "1", f"file://{root}", tmp_path / "clone")
     git(tmp_path / "clone", "pack-refs", "--all")
@@ -130,7 +130,7 @@ def test_a_shallow_clone_with_packed_refs(root, tmp_path):
     assert git(tmp_path / "clone", "status", "--short") == ""
 
 
-def test_an_index_in_two_files(root, tools):
+def test_split_index_is_supported(root, tools):
     git(root, "update-index", "--split-index")
     (root / "a.py").write_text("2\n", "utf-8")
     assert tools.git_status()["changed"] == [{"path": "a.py", "change": "changed"}]
@@ -157,7 +157,7 @@ def inner(root):
     return root / "sub"
 
 
-def test_only_what_is_in_the_workspace_is_shown(inner):
+def test_only_changes_in_the_workspace_are_shown(inner):
     tools = GitTools(inner)
     said = tools.git_status()
     assert (said["changed"], said["staged"]) == ([{"path": "x.py", "change": "changed"}], [])
@@ -169,7 +169,7 @@ def test_only_what_is_in_the_workspace_is_shown(inner):
     assert [commit["subject"] for commit in tools.git_log()["commits"]] == ["sub"]
 
 
-def test_only_what_is_in_the_workspace_is_committed(root, inner):
+def test_only_changes_in_the_workspace_are_committed(root, inner):
     made = GitTools(inner).git_commit("inner")
     assert made["files"] == ["deep/y.py", "x.py"]
     assert git(root, "show", "--name-only", "--format=", "HEAD").split() == ["sub/deep/y.py", "sub/x.py"]
@@ -177,7 +177,7 @@ def test_only_what_is_in_the_workspace_is_committed(root, inner):
 
 
 @pytest.mark.parametrize("path", ["../a.py", "/etc/passwd", "deep/../../a.py", "a\0b"])
-def test_paths_outside_are_refused(inner, path):
+def test_paths_outside_the_workspace_are_refused(inner, path):
     tools = GitTools(inner)
     for call in (tools.git_diff, lambda path: tools.git_log(5, path), lambda path: tools.git_commit("x", [path])):
         assert refused(call, path) in ("path_outside_workspace", "bad_path")
@@ -186,7 +186,7 @@ def test_paths_outside_are_refused(inner, path):
 # -- looking
 
 
-def test_every_kind_of_change_is_told(root, tools):
+def test_status_lists_every_kind_of_change(root, tools):
     (root / "a.py").unlink()
     (root / "b.py").write_text("2\n", "utf-8")
     git(root, "add", "b.py")
@@ -213,7 +213,7 @@ def test_every_kind_of_change_is_told(root, tools):
     }
 
 
-def test_differences(root, tools):
+def test_diff_covers_staged_unstaged_and_committed_changes(root, tools):
     (root / "a.py").write_text("2\n", "utf-8")
     git(root, "add", "a.py")
     (root / "a.py").write_text("3\n", "utf-8")
@@ -231,11 +231,11 @@ def test_differences(root, tools):
 @pytest.mark.parametrize(
     "name", ["nobody", "-p", "--output=x", "HEAD:a.py", "HEAD..main", ":/first", "", 7, "a b", "HEAD\n", "x" * 300]
 )
-def test_what_names_no_commit_is_refused(root, tools, name):
+def test_invalid_revision_is_refused(root, tools, name):
     assert refused(tools.git_diff, against=name) == "bad_revision"
 
 
-def test_a_long_difference_has_a_beginning_and_an_end(root, tools):
+def test_long_diff_keeps_its_beginning_and_end(root, tools):
     (root / "a.py").write_text("".join(f"line {number}\n" for number in range(20_000)), "utf-8")
     said = tools.git_diff()
     assert len(said["diff"]) < 25_000
@@ -248,7 +248,7 @@ def test_a_long_difference_has_a_beginning_and_an_end(root, tools):
     assert "bytes left out" in said["diff"]
 
 
-def test_of_many_files_the_first_are_told(root, tools):
+def test_only_the_first_of_many_files_are_listed(root, tools):
     for number in range(450):
         (root / f"n{number:03}").write_text("x", "utf-8")
     said = tools.git_status()
@@ -258,7 +258,7 @@ def test_of_many_files_the_first_are_told(root, tools):
     assert (len(made["files"]), made["not_shown"]) == (200, 250)
 
 
-def test_the_log(root, tools):
+def test_log_lists_commits_within_count_and_path(root, tools):
     (root / "a.py").write_text("2\n", "utf-8")
     git(root, "commit", "-q", "-a", "-m", "second\n\nbody\x1b[2J\n\nmore")
     git(root, "commit", "-q", "--allow-empty", "-m", "x" * 3_000)
@@ -278,14 +278,14 @@ def test_the_log(root, tools):
 
 
 @pytest.mark.parametrize("count", [0, -1, 101, "5", None, True, 1.5])
-def test_counts_that_are_none(tools, count):
+def test_invalid_count_is_refused(tools, count):
     assert refused(tools.git_log, count) == "bad_count"
 
 
 # -- committing
 
 
-def test_all_that_is_changed_or_new_is_committed(root, tools):
+def test_all_changed_and_new_files_are_committed(root, tools):
     (root / "a.py").write_text("2\n", "utf-8")
     (root / "b.py").unlink()
     (root / "new").mkdir()
@@ -300,7 +300,7 @@ def test_all_that_is_changed_or_new_is_committed(root, tools):
     assert git(root, "reflog", "-1", "--format=%gs") == "commit: second\n"
 
 
-def test_what_is_staged_stays_staged(root, tools):
+def test_staged_changes_stay_staged(root, tools):
     (root / "a.py").write_text("2\n", "utf-8")
     (root / "new").write_text("staged\n", "utf-8")
     git(root, "add", "a.py", "new")
@@ -313,7 +313,7 @@ def test_what_is_staged_stays_staged(root, tools):
     assert git(root, "status", "--short") == "MM a.py\nA  new\n"
 
 
-def test_named_paths_are_committed_as_they_are_also_when_staged(root, tools):
+def test_named_paths_are_committed_as_on_disk_even_when_staged(root, tools):
     (root / "a.py").write_text("2\n", "utf-8")
     (root / "b.py").write_text("2\n", "utf-8")
     (root / "dir").mkdir()
@@ -326,7 +326,7 @@ def test_named_paths_are_committed_as_they_are_also_when_staged(root, tools):
     assert git(root, "status", "--short") == "M  b.py\n"
 
 
-def test_a_file_in_the_place_of_a_folder(root, tools):
+def test_file_replaced_by_a_folder_is_committed(root, tools):
     (root / "a.py").unlink()
     (root / "a.py").mkdir()
     (root / "a.py" / "inner").write_text("x", "utf-8")
@@ -335,7 +335,7 @@ def test_a_file_in_the_place_of_a_folder(root, tools):
 
 
 @pytest.mark.parametrize("paths", [["a.py", "typo.py"], ["."], ["ignored"], ["a.py"], None])
-def test_nothing_to_commit(root, tools, paths):
+def test_commit_without_changes_is_refused(root, tools, paths):
     (root / ".git" / "info" / "exclude").write_text("ignored\n", "utf-8")
     (root / "ignored").write_text("x", "utf-8")
     if paths and len(paths) == 2:
@@ -346,17 +346,17 @@ def test_nothing_to_commit(root, tools, paths):
 
 
 @pytest.mark.parametrize("message", ["", " \n", None, 7, "a\0b", "x" * 10_001])
-def test_messages_that_are_none(root, tools, message):
+def test_invalid_message_is_refused(root, tools, message):
     (root / "a.py").write_text("2\n", "utf-8")
     assert refused(tools.git_commit, message) == "bad_message"
 
 
 @pytest.mark.parametrize("paths", [[], 7, {}, [7], [""]])
-def test_paths_that_are_none(tools, paths):
+def test_invalid_paths_are_refused(tools, paths):
     assert refused(tools.git_commit, "x", paths) == "bad_path"
 
 
-def test_without_a_branch_head_moves(root, tools):
+def test_commit_without_a_branch_moves_head(root, tools):
     git(root, "checkout", "-q", "--detach")
     (root / "a.py").write_text("2\n", "utf-8")
     made = tools.git_commit("second")
@@ -367,7 +367,7 @@ def test_without_a_branch_head_moves(root, tools):
 
 
 @pytest.mark.parametrize("lock", ["HEAD.lock", "refs/heads/main.lock"])
-def test_a_lock_of_another_git_is_told_and_left(root, tools, lock):
+def test_lock_of_another_git_is_reported_and_left_in_place(root, tools, lock):
     if lock == "HEAD.lock":
         git(root, "checkout", "-q", "--detach")
     (root / ".git" / lock).write_text("", "utf-8")
@@ -377,14 +377,14 @@ def test_a_lock_of_another_git_is_told_and_left(root, tools, lock):
     assert git(root, "rev-list", "--count", "HEAD").strip() == "1"
 
 
-def test_a_locked_index_is_told(root, tools):
+def test_locked_index_is_reported(root, tools):
     (root / ".git" / "index.lock").write_text("", "utf-8")
     (root / "a.py").write_text("2\n", "utf-8")
     assert "holds the index" in tools.git_commit("second")["note"]
     assert git(root, "log", "-1", "--format=%s").strip() == "second"
 
 
-def test_a_merge_that_somebody_has_begun_is_left_alone(root, tools):
+def test_unfinished_merge_is_left_alone(root, tools):
     git(root, "checkout", "-q", "-b", "side")
     (root / "a.py").write_text("side\n", "utf-8")
     git(root, "commit", "-q", "-a", "-m", "side")
@@ -399,24 +399,24 @@ def test_a_merge_that_somebody_has_begun_is_left_alone(root, tools):
     assert refused(tools.git_commit, "merged") == "under_way"
 
 
-def test_a_repository_in_the_workspace_is_left_alone(root, tools):
+def test_nested_repository_is_left_alone(root, tools):
     git(root, "init", "-q", "nested")
     (root / "nested" / "x").write_text("x", "utf-8")
     (root / "a.py").write_text("2\n", "utf-8")
     assert tools.git_commit("second")["files"] == ["a.py"]
 
 
-def test_a_huge_file_is_not_committed(root, tools):
+def test_huge_file_is_not_committed(root, tools):
     with (root / "huge").open("wb") as file:
         file.truncate(50_000_001)
     assert refused(tools.git_commit, "second") == "too_large"
 
 
-def test_a_call_is_bounded_in_time(root):
+def test_call_has_a_time_limit(root):
     assert refused(GitTools(root, timeout_s=1e-9).git_status) == "git_timeout"
 
 
-def test_nothing_is_left_behind(root, tools, tmp_path, monkeypatch):
+def test_no_temporary_file_is_left(root, tools, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = sorted(Path(root, ".git").iterdir())
     (root / "a.py").write_text("2\n", "utf-8")

@@ -1,4 +1,4 @@
-"""What `.gitignore` names, compared with what git itself says of the same lines and paths."""
+"""Rules of `.gitignore`, compared with what git itself says of the same lines and paths."""
 
 import random
 import subprocess
@@ -42,15 +42,15 @@ NAMES = [
 ]
 
 
-def said_by_git(folder, paths):
-    """Return what git says, taking what leads to a path for folders and what is at its end for a file."""
+def ignored_by_git(folder, paths):
+    """Return which paths git ignores; all parts of a path are folders, except for the last, which is a file."""
     asked = ["git", "-C", folder, "check-ignore", "--no-index", "-z", "-v", "-n", "--stdin"]
     printed = subprocess.run(asked, input="\0".join(paths).encode(), capture_output=True, check=False).stdout
     fields = printed.decode().split("\0")[:-1]
     return {fields[at + 3]: fields[at] != "" and not fields[at + 2].startswith("!") for at in range(0, len(fields), 4)}
 
 
-def said_by_us(chain, path):
+def ignored_by_us(chain, path):
     parts = parts_of(path)
     return any(is_named(chain, parts[:depth], is_folder=depth < len(parts)) for depth in range(1, len(parts) + 1))
 
@@ -68,10 +68,10 @@ def paths():
 
 
 @each_row("line", LINES)
-def test_a_line_means_what_it_means_to_git(repository, paths, line):
+def test_line_means_the_same_as_in_git(repository, paths, line):
     (repository / ".gitignore").write_text(f"{line}\n", "utf-8")
     chain = [(0, rules_of(f"{line}\n".encode()))]
-    assert {path: said_by_us(chain, path) for path in paths} == said_by_git(repository, paths)
+    assert {path: ignored_by_us(chain, path) for path in paths} == ignored_by_git(repository, paths)
 
 
 def test_later_lines_and_nearer_files_win(repository, paths):
@@ -94,12 +94,12 @@ def test_later_lines_and_nearer_files_win(repository, paths):
             is_named([each for each in chain if each[0] < depth], parts[:depth], is_folder=depth < len(parts))
             for depth in range(1, len(parts) + 1)
         )
-    said = said_by_git(repository, paths)
+    said = ignored_by_git(repository, paths)
     assert ours == said
     assert set(said.values()) == {True, False}
 
 
-def test_a_pattern_of_many_stars_takes_no_time():
+def test_pattern_with_many_stars_is_fast():
     name = "a" * 200
     for line in ("*a" * 50 + "b", "**/a/" * 50 + "b", "a*" * 100 + "b"):
         rules = rules_of(line.encode())

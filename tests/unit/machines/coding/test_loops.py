@@ -1,4 +1,4 @@
-"""Circles: counted as they are, whoever makes them; nothing that makes progress is one."""
+"""Loops of repeated calls: each call is counted, unless it makes progress."""
 
 import attrs
 import pytest
@@ -31,19 +31,19 @@ def level(past, key=A, kind="changing"):
     return round_of(did(key, kind), past).level
 
 
-def test_keys_are_equal_for_equal_arguments_alone():
+def test_keys_are_equal_only_for_equal_arguments():
     assert key_of("t", {"a": 1, "b": 2}) == key_of("t", {"b": 2, "a": 1}) != key_of("t", {"a": 1})
     assert key_of("t", {}) != key_of("u", {})
 
 
-def test_a_change_is_counted_by_itself_and_remembered_in_words():
+def test_repeated_change_is_counted_and_gets_a_reminder():
     levels = [level([did(changed=True)] * count) for count in range(6)]
     assert levels == ["fine", "remind", "block", "block", "end", "end"]
     assert "2 times" in reminder_of(did(), [did()])
     assert reminder_of(did(), []) == reminder_of(did(), [did(), did()]) == ""
 
 
-def test_a_look_is_counted_while_it_sees_the_same():
+def test_look_is_counted_while_its_result_stays_the_same():
     same = [did(kind="looking")] * 5
     assert [level(same[:count], kind="looking") for count in range(6)] == [
         "fine",
@@ -59,42 +59,42 @@ def test_a_look_is_counted_while_it_sees_the_same():
     assert level(between, kind="looking") == "fine"
 
 
-def test_a_command_counts_anew_when_something_else_has_changed_a_file():
+def test_command_count_restarts_when_another_call_changed_a_file():
     ran = did(kind="running")
     assert level([ran, ran], kind="running") == "block"
     assert level([ran, ran, did(B, changed=True)], kind="running") == "fine"
     assert level([ran, did(B), ran], kind="running") == "block"
     own = did(kind="running", changed=True)
-    assert level([own, own], kind="running") == "block"  # what it has changed itself does not count
+    assert level([own, own], kind="running") == "block"  # its own changes do not count
 
 
-def test_what_others_did_counts_where_it_is_the_same_call():
+def test_equal_changes_made_by_others_count():
     def among(past, others, key=A, kind="changing"):
         return round_of(did(key, kind), past, others).level
 
     assert among([did(at_ms=2)], [did(at_ms=1)]) == "block"
     assert among([], [did()] * 4) == "end"
     busy = [did(key_of("write_file", {"path": str(number)}), at_ms=3) for number in range(3 * WINDOW)]
-    assert among([did(at_ms=1), did(at_ms=2)], busy) == "block"  # however much others do, it is not forgotten
+    assert among([did(at_ms=1), did(at_ms=2)], busy) == "block"  # it is remembered, however much others do
     for kind in ("looking", "running"):
-        assert among([], [did(kind=kind)] * 4, kind=kind) == "fine"  # what others have seen, it has not
+        assert among([], [did(kind=kind)] * 4, kind=kind) == "fine"  # it has not seen the results of others
         mine = [did(kind=kind, at_ms=1), did(kind=kind, at_ms=3)]
         assert among(mine, [did(B, at_ms=2)], kind=kind) == "block"
         assert among(mine, [did(B, changed=True, at_ms=2)], kind=kind) in {
             "fine",
             "remind",
-        }  # and it may see something new
+        }  # it may see something new
     errors = [did(B, error="rc=1")] * 3
-    assert among([], errors) == "fine"  # another's errors are not one's own
+    assert among([], errors) == "fine"  # errors of others do not count
     assert "2 times" in reminder_of(did(at_ms=2), [], [did(at_ms=1)])
 
 
-def test_what_was_refused_counts():
+def test_refused_calls_count():
     refused = did(kind="looking", refused=True)
     assert level([did(kind="looking")] * 2 + [refused] * 2, kind="looking") == "end"
 
 
-def test_two_in_turn_are_blocked_when_nothing_comes_of_them():
+def test_two_alternating_calls_without_progress_are_blocked():
     a, b = did(A, changed=True), did(B, changed=True)
     assert level([a, b, a], key=B) == "block"
     assert level([a, b], key=A) == "remind"
@@ -118,35 +118,35 @@ def level_of_another(past, answer, tool="edit", number=99):
     return round_of(attrs.evolve(edited(number, answer), tool=tool, error=""), past).level
 
 
-def test_the_same_error_in_three_answers_in_a_row_is_enough():
+def test_same_error_in_three_answers_in_a_row_blocks():
     failed = [edited(number, answer=number) for number in range(3)]
     assert level_of_another(failed, 3) == "block"
     assert level_of_another(failed[:2], 2) == "fine"
     assert level_of_another([*failed[:2], did(B), failed[2]], 3) == "fine"
     assert level_of_another(failed, 3, tool="read_file") == "fine"
     both = [edited(2 * answer + at, answer, error) for answer in range(3) for at, error in enumerate("ab")]
-    assert level_of_another(both, 3) == "block"  # each answer has it fail in two ways
+    assert level_of_another(both, 3) == "block"  # it fails in two ways in each answer
     assert level_of_another([*both[:4], edited(4, 2, "c")], 3) == "fine"
 
 
-def test_what_fails_in_one_answer_counts_as_one_time():
+def test_failures_within_one_answer_count_once():
     at_once = [edited(number, answer=1) for number in range(6)]
     assert level_of_another(at_once, 1) == level_of_another(at_once, 2) == "fine"
     twice = [*at_once, edited(7, answer=2)]
-    assert level_of_another([*twice, edited(8, answer=3)], 3) == "fine"  # it does not know of that one yet
+    assert level_of_another([*twice, edited(8, answer=3)], 3) == "fine"  # the model has not seen the last error yet
     assert level_of_another([*twice, edited(8, answer=3)], 4) == "block"
 
 
-def test_refusals_of_calls_that_differ_are_never_the_end():
+def test_refusals_of_different_calls_never_end_the_work():
     failed = [edited(number, answer=number) for number in range(3)]
     refused = [edited(10 + number, 3 + number, "", refused=True) for number in range(20)]
     assert level_of_another([*failed, *refused], 30) == "block"
-    assert level_of_another([*failed, *refused[:1] * 4], 30, number=10) == "end"  # those of the same call are
+    assert level_of_another([*failed, *refused[:1] * 4], 30, number=10) == "end"  # refusals of the same call do
 
 
 @each_row("kind", ["changing", "looking", "running"])
 @each_row("many", [6, 16, 60])
-def test_a_circle_of_many_calls_is_one(kind, many):
+def test_loop_of_many_calls_is_recognised(kind, many):
     keys = [key_of("t", {"path": str(number)}) for number in range(many)]
     past, found = [], []
     for answer in range(5):
@@ -159,7 +159,7 @@ def test_a_circle_of_many_calls_is_one(kind, many):
     assert found == [level for level in levels for _ in range(many)]
 
 
-def test_the_words_have_the_count():
+def test_reason_mentions_the_count():
     for kind in ("changing", "running", "looking"):
         for before in range(6):
             found = round_of(did(kind=kind), [did(kind=kind)] * before)
@@ -172,7 +172,7 @@ def test_the_words_have_the_count():
         st.sampled_from([did(A), did(B), did(A, "looking"), did(B, "running"), did(B, "looking", "x")]), max_size=25
     )
 )
-def test_more_of_the_same_is_never_less(past):
+def test_repeating_a_call_never_lowers_the_level(past):
     again = round_of(did(A), [*past, did(A)])
     if past.count(did(A)) + 2 >= END:
         assert again.level == "end"
@@ -190,7 +190,7 @@ def saw(key, end, answer, tool="read_file"):
 
 @st.composite
 def looks(draw):
-    """Draw earlier looks with few keys and outcomes, looks that run and how they end, and a look that is made meanwhile."""
+    """Draw earlier looks with few keys and outcomes, running looks and how they end, and a look that comes meanwhile."""
     tools = [draw(st.sampled_from(["read_file", "search"])) for _ in KEYS]
     at = st.integers(0, len(KEYS) - 1)
     past = [
@@ -217,7 +217,7 @@ def test_look_that_runs_beside_others_is_judged_as_after_them(drawn):
     assert round_beside(call, past, (), []) == (round_of(call, past), True)
 
 
-def test_look_is_judged_at_once_unless_what_runs_may_matter():
+def test_look_is_judged_at_once_unless_running_calls_may_matter():
     first = [saw("a", ("r", ""), 1), saw("b", ("r", ""), 1)]
     failed = [saw(key, ("r", "not_found"), answer) for answer, key in enumerate("abc")]
     other = CallAction("d", "read_file", "looking", answer=9)
@@ -251,7 +251,7 @@ def looked(result, **more):
         (ran("1", polled=True), [ran("1", polled=True)], "2 times, with the same outcome."),
     ],
 )
-def test_reminder_says_of_outcomes_what_is_recorded(last, before, says):
+def test_reminder_describes_outcomes_as_recorded(last, before, says):
     told = reminder_of(last, before)
     assert says in told
     assert ("same outcome" in told) == ("same outcome" in says)
@@ -260,11 +260,11 @@ def test_reminder_says_of_outcomes_what_is_recorded(last, before, says):
 @pytest.mark.parametrize(
     ("last", "before"), [(looked("2"), [looked("1")]), (ran("2", polled=True), [ran("1", polled=True)])]
 )
-def test_what_sees_something_new_gets_no_reminder(last, before):
+def test_call_with_a_new_result_gets_no_reminder(last, before):
     assert reminder_of(last, before) == ""
 
 
-def test_refused_look_is_not_said_to_have_seen_anything():
+def test_refused_look_is_not_reported_as_a_result():
     why = round_of(looked(""), [looked("1"), looked("", refused=True)]).why
     assert why == "this is call 3 of read_file with nothing new: it was refused before"
     why = round_of(looked(""), [looked("1"), looked("1"), looked("", refused=True)]).why
@@ -275,7 +275,7 @@ def polls(*results, last=""):
     return round_of(ran(last, polled=True), [ran(result, polled=True) for result in results])
 
 
-def test_polled_command_counts_while_its_outcome_is_the_same_and_within_a_bound():
+def test_polled_command_counts_while_unchanged_and_up_to_a_limit():
     assert polls(*map(str, range(POLLS - 1))).level == "fine"
     assert [polls(*["1"] * count).level for count in (SAME_POLLS - 1, SAME_POLLS)] == ["fine", "block"]
     assert polls(*["2"] * SAME_POLLS, "1").level == "fine"

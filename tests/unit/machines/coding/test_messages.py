@@ -1,4 +1,4 @@
-"""What a model is sent: always where the work stands and the last exchange; within the budget; calls beside their results."""
+"""Requests to a model: the state of the work and the last exchange are always in them; they fit the budget; calls are beside their results."""
 
 import itertools
 import json
@@ -41,7 +41,7 @@ def sent(messages):
     return {"messages": [message.as_openai for message in messages]}
 
 
-def test_the_seed_lines_stand_in_every_request():
+def test_state_lines_of_the_seed_are_in_every_request():
     work = work_with()
     work.blocked_calls = {"k": "write_file a.py: again"}
     work.changes = {"a.py": (None, "1"), "gone.py": ("1", None)}
@@ -53,14 +53,14 @@ def test_the_seed_lines_stand_in_every_request():
     assert lines[-1] == "- write_file a.py: again"
 
 
-def test_the_last_five_exchanges_are_kept():
+def test_last_five_exchanges_are_sent():
     messages = messages_for(work_with(*(exchange(number) for number in range(9))))
     assert [m.calls[0].id for m in messages if m.role == "assistant"] == [f"c{n}_0" for n in range(4, 9)]
     assert sum(m.role == "assistant" for m in messages) == HISTORY_KEEP
 
 
 @given(st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 3)), max_size=8), st.integers(1_000, 8_000))
-def test_a_request_fits_and_is_one_that_providers_take(sizes, tokens):
+def test_request_fits_its_limit_and_is_valid_for_providers(sizes, tokens):
     work = work_with(*(exchange(number, "y" * size, calls) for number, (size, calls) in enumerate(sizes)))
     messages = messages_for(work, context_chars=tokens * CHARS_PER_TOKEN)
     assert faults_of(sent(messages)) == []
@@ -75,7 +75,7 @@ def test_a_request_fits_and_is_one_that_providers_take(sizes, tokens):
 
 
 @given(st.lists(st.sampled_from(["note", "call", "said"]), max_size=12), st.integers(1_000, 8_000))
-def test_messages_of_the_user_stand_alone_and_none_is_lost(kinds, tokens):
+def test_user_messages_in_a_row_are_joined_without_loss(kinds, tokens):
     def made(number, kind):
         note = ChatMessage("user", f"note {number}")
         said = ChatMessage("assistant", "words")
@@ -91,11 +91,11 @@ def test_messages_of_the_user_stand_alone_and_none_is_lost(kinds, tokens):
     text = "\n\n".join(message.content for message in messages[1:] if message.role == "user")
     assert text == "\n\n".join([where_it_stands(work), *(f"note {number}" for number in last)])
     assert all(len(each.messages) == 1 for each in work.transcript.exchanges if each.messages[0].role == "user"), (
-        "the work itself stays as it is"
+        "the work itself is unchanged"
     )
 
 
-def test_what_is_cut_says_so_and_keeps_both_ends():
+def test_cut_message_says_so_and_keeps_both_ends():
     message = ChatMessage("user", "begin" + "x" * 5_000 + "end")
     cut = shorten(message, 100).content
     assert cut.startswith("begin")
@@ -105,7 +105,7 @@ def test_what_is_cut_says_so_and_keeps_both_ends():
 
 
 @given(st.text(alphabet='ab \n"\\'), st.integers(1, 400), st.sampled_from([300, 1_200, 5_000]))
-def test_a_result_stays_json_when_its_text_is_cut(text, times, most):
+def test_result_stays_json_when_its_text_is_cut(text, times, most):
     told = {"output": text * times, "rc": 0}
     content = json.dumps(told, ensure_ascii=False)
     cut = shorten(ChatMessage("tool", content, answers="c"), most).content
@@ -115,7 +115,7 @@ def test_a_result_stays_json_when_its_text_is_cut(text, times, most):
 
 
 @pytest.mark.parametrize("most", [100, 300, 4_000])
-def test_a_result_of_many_small_texts_keeps_its_beginning_and_says_what_is_left_out(most):
+def test_long_list_in_a_result_keeps_its_beginning_and_says_what_is_cut(most):
     content = json.dumps({"names": [f"file-{number}.txt" for number in range(900)], "more": False})
     cut = shorten(ChatMessage("tool", content, answers="c"), most).content
     said = json.loads(cut)
@@ -125,7 +125,7 @@ def test_a_result_of_many_small_texts_keeps_its_beginning_and_says_what_is_left_
 
 
 @pytest.mark.parametrize("most", [300, 1_200, 4_000])
-def test_a_result_that_was_cut_to_make_room_does_not_say_that_it_is_whole(most):
+def test_cut_result_is_marked_as_truncated(most):
     read = {
         "content": "line\n" * 2_000,
         "size_bytes": 10_000,
@@ -141,6 +141,6 @@ def test_a_result_that_was_cut_to_make_room_does_not_say_that_it_is_whole(most):
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "tool"])
-def test_what_is_short_stays(role):
+def test_short_message_stays_unchanged(role):
     message = ChatMessage(role, "short")
     assert shorten(message, 100) == message

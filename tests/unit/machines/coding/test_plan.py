@@ -1,4 +1,4 @@
-"""Tasks as models write them, and what is the matter with them."""
+"""Plans of tasks as models write them, and their faults."""
 
 import json
 
@@ -26,7 +26,7 @@ TASK = (Task("Create it", ("write_file a.py",)),)
         json.dumps([{"description": " Create \n it ", "subtasks": ["write_file   a.py", "", 3]}]),
     ],
 )
-def test_tasks_are_found_in_what_a_model_says(text):
+def test_tasks_are_found_in_the_text_of_a_model(text):
     assert read_plan(text) == (TASK, [])
 
 
@@ -46,37 +46,37 @@ def test_tasks_are_found_in_what_a_model_says(text):
         (json.dumps([{"description": "x", "subtasks": ["Think about design"]}]), "needs no tool"),
     ],
 )
-def test_what_cannot_be_worked_at_says_why(text, says):
+def test_invalid_plan_says_why(text, says):
     _, faults = read_plan(text)
     assert any(says in fault for fault in faults), faults
 
 
 @pytest.mark.parametrize("subtask", ["Review main.py and edit it", "Plan with run_cmd pytest", "Identify files in src/app", "Print a greeting"])  # fmt: skip
-def test_what_names_a_tool_or_a_file_is_concrete(subtask):
+def test_subtask_that_names_a_tool_or_a_file_is_concrete(subtask):
     assert faults_of((Task("x", (subtask,)),)) == []
 
 
 @given(st.text(max_size=300))
-def test_any_text_is_tasks_or_faults(text):
+def test_any_text_gives_tasks_or_faults(text):
     tasks, faults = read_plan(text)
     assert bool(tasks) or bool(faults)
     assert tasks_from([as_data(task) for task in tasks]) == tasks
 
 
-def test_the_fallback_is_the_goal_itself():
+def test_fallback_plan_is_the_goal_itself():
     (task,) = fallback("Do\nit " + "x" * 1_000)
     assert len(task.subtasks[0]) == LONGEST
     assert task.subtasks[0].startswith("Do it x")
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_templates_can_be_worked_at(name):
+def test_templates_are_valid_plans(name):
     tasks = template(name, "a game")
     assert faults_of(tasks) == []
     assert "{goal}" not in str(tasks)
 
 
-def test_subtasks_that_need_nothing_of_one_another_are_told():
+def test_independent_subtasks_are_read_from_a_plan():
     said = [{"description": "Both", "independent": True, "subtasks": ["write_file a.txt", "write_file b.txt"]}]
     (task,), faults = read_plan(json.dumps(said))
     assert (task.independent, faults) == (True, [])
@@ -86,6 +86,6 @@ def test_subtasks_that_need_nothing_of_one_another_are_told():
     assert not tasks_from([{**said[0], "independent": "no"}])[0].independent
 
 
-def test_own_templates_stand_beside_ours():
+def test_own_templates_are_added_to_the_shipped_ones():
     own = {"notes": (Task("Write", ("write_file notes.md about {goal}",)),)}
     assert template("notes", "birds", own) == (Task("Write", ("write_file notes.md about birds",)),)

@@ -1,4 +1,4 @@
-"""The fold of a run's ledger: tasks, exchanges, changes, what was refused; taken at once or entry by entry it says the same."""
+"""The fold of a run's ledger: tasks, exchanges, changes, refusals; the result is the same at once and entry by entry."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def ledger(tmp_path_factory):
 
 
 def facts(work):
-    """Return all that it says, as plain values."""
+    """Return everything the fold has found, as plain values."""
     own = {
         name: value
         for each in (work, work.transcript)
@@ -46,7 +46,7 @@ def facts(work):
 
 
 @given(st.data())
-def test_taken_in_any_pieces_it_is_the_same(ledger, data):
+def test_work_taken_in_pieces_equals_work_taken_at_once(ledger, data):
     end = data.draw(st.integers(0, len(ledger)))
     cut = data.draw(st.integers(0, end))
     work = Work()
@@ -55,7 +55,7 @@ def test_taken_in_any_pieces_it_is_the_same(ledger, data):
     assert facts(work) == facts(work_of(ledger[:end]))
 
 
-def test_what_it_says_of_the_run(ledger):
+def test_work_lists_subtasks_files_commands_and_errors(ledger):
     work = work_of(ledger)
     assert [(each.description, each.status) for chapter in work.chapters for each in chapter.subtasks] == [
         (subtask, "completed") for task in PACKAGE_PLAN for subtask in task["subtasks"]
@@ -70,7 +70,7 @@ def test_what_it_says_of_the_run(ledger):
     assert show_counters(ledger)["subtasks completed"] == "3 of 3"
 
 
-def test_the_projection_is_written_whole_and_not_through_links(tmp_path, ledger):
+def test_projection_is_written_whole_and_not_through_links(tmp_path, ledger):
     work, outside = work_of(ledger), tmp_path / "outside"
     outside.mkdir()
     workspace = tmp_path / "workspace"
@@ -87,8 +87,8 @@ def test_the_projection_is_written_whole_and_not_through_links(tmp_path, ledger)
     assert sorted(path.name for path in (workspace / FOLDER).iterdir()) == ["history.jsonl", "loops.json", "state.json"]
 
 
-def test_what_is_written_as_the_work_goes_is_what_is_written_at_its_end(tmp_path, ledger):
-    """Entry by entry, and once more from its beginning, as after an undo."""
+def test_projection_written_step_by_step_equals_one_written_at_once(tmp_path, ledger):
+    """Written entry by entry, and a second time from the beginning, as after an undo."""
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     for folder in (whole, halves):
         folder.mkdir()
@@ -103,7 +103,7 @@ def test_what_is_written_as_the_work_goes_is_what_is_written_at_its_end(tmp_path
                 assert (halves / name).read_text() == (whole / name).read_text(), (at, name)
 
 
-def test_the_ledger_for_people_names_what_was_tried(tmp_path):
+def test_log_for_people_names_what_was_tried(tmp_path):
     def act(view):
         return call("read_file", path=("../x", "gone.txt")[min(1, len(view.done))])
 
@@ -133,11 +133,11 @@ def line_of(tool, status, about, result=None):
         (COMPLETE, "no_evidence", {"subtask": "write_file a"}, "SUBTASK write_file a -> questioned: no result proves it"),
     ],
 )  # fmt: skip
-def test_each_line_of_the_ledger_for_people_names_its_object(tool, status, about, line):
+def test_each_line_of_the_log_for_people_names_its_object(tool, status, about, line):
     assert line_of(tool, status, about, {"error": {"code": "x", "message": "why"}}) == [line]
 
 
-def test_call_behind_one_that_was_cut_off_is_not_said_to_have_begun():
+def test_call_queued_behind_an_interrupted_one_is_waiting():
     asked = {"arguments": {"path": "a"}, "provider_id": "p", "name": "read_file"}
     about = {"call_id": "c1", "tool": "read_file", "arguments": {"path": "a"}}
     work = work_of(
@@ -152,7 +152,7 @@ def test_call_behind_one_that_was_cut_off_is_not_said_to_have_begun():
         ]
     )
     assert [each.status for each in work.calls] == ["interrupted", "waiting"]
-    assert work.transcript.open_ids() == ("c2",)  # where calls are dropped it is told as not made
+    assert work.transcript.open_ids() == ("c2",)  # when the calls are dropped, it is reported as not made
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_call_behind_one_that_was_cut_off_is_not_said_to_have_begun():
         ("read-only", ("yes", "never", "never", "never")),
     ],
 )
-def test_what_a_mode_lets_happen(tmp_path, mode, expected):
+def test_mode_decides_what_needs_approval(tmp_path, mode, expected):
     agent = CodingResources({"mode": mode, "workspace": str(tmp_path)}, tmp_path)
     found = tuple(agent.approval(needs, needs, set()).leave for needs in ("look", "edit", "run", "never"))
     assert found == expected
@@ -185,7 +185,7 @@ def test_settings_are_read_from_either_file(tmp_path):
         configuration_from({"temperature": True})
 
 
-def test_the_model_is_ollamas_when_nobody_names_one(monkeypatch):
+def test_default_model_is_from_ollama(monkeypatch):
     for name in ("OLLAMA_MODEL", "OLLAMA_HOST"):
         monkeypatch.delenv(name, raising=False)
     assert default_model() == "http://127.0.0.1:11434/api#gpt-oss:20b"
@@ -194,7 +194,7 @@ def test_the_model_is_ollamas_when_nobody_names_one(monkeypatch):
     assert default_model() == "http://10.0.0.1:1/api#qwen3:4b"
 
 
-def test_hello_is_two_rounds_and_counting_eleven(tmp_path):
+def test_hello_takes_two_rounds_and_counting_takes_eleven(tmp_path):
     for name, goal, plan, act, rounds in (("a", HELLO, HELLO_PLAN, hello, 2), ("b", coding_chaos.GOAL, coding_chaos.PLAN, coding_chaos.counting, 11)):  # fmt: skip
         with agent_at(tmp_path / name, goal, acting(plan, act)) as (agent, _):
             asyncio.run(agent.go_on())

@@ -29,7 +29,7 @@ from machines import (
 
 
 class Writes(GeneratorInterface):
-    """Gives `text 1`, `text 2` and so on, and keeps what it was asked."""
+    """Returns `text 1`, `text 2` and so on, and records its prompts and contexts."""
 
     def __init__(self, *, same=False):
         self.prompts, self.contexts, self.same = [], [], same
@@ -41,7 +41,7 @@ class Writes(GeneratorInterface):
 
 
 class Says(GuardInterface):
-    """Gives the results in order, then passes; keeps what it was given."""
+    """Returns the results in order, then passes; records the artifacts it has judged."""
 
     def __init__(self, *results):
         self.results, self.given = list(results), []
@@ -61,7 +61,7 @@ def agent_of(*results, rmax=3, dag=None, **more):
     return DualStateAgent(ActionPair(always, generator, guard), dag, rmax, **more), generator, guard, dag
 
 
-def test_the_first_artifact_that_passes_is_given():
+def test_first_artifact_that_passes_is_returned():
     agent, generator, _, dag = agent_of(failed("too short"))
     artifact = agent.execute("Write a text")
     assert (artifact.content, artifact.version) == ("text 2", 2)
@@ -90,7 +90,7 @@ def test_rmax_counts_retries_after_the_first_attempt(rmax):
     assert agent.environment_state.retry_count == rmax
 
 
-def test_a_fatal_verdict_escalates_at_once_with_all_that_was_turned_down():
+def test_fatal_verdict_escalates_at_once_with_all_rejections():
     agent, generator, _, dag = agent_of(failed("first"), GuardResult(passed=False, feedback="os.system", fatal=True))
     with pytest.raises(EscalationRequired, match=r"os\.system") as caught:
         agent.execute("Write")
@@ -101,7 +101,7 @@ def test_a_fatal_verdict_escalates_at_once_with_all_that_was_turned_down():
     assert [each.outcome for each in dag.attempts()] == ["failed", "fatal"]
 
 
-def test_a_precondition_is_asked_about_the_workflow_state_before_anything_is_generated():
+def test_precondition_is_checked_on_the_workflow_state_before_generation():
     generator = Writes()
     pair = ActionPair(lambda state: state.is_satisfied("g_test"), generator, Says())
     agent = DualStateAgent(pair, InMemoryArtifactDAG())
@@ -123,7 +123,7 @@ def test_earlier_artifacts_reach_guard_prompt_and_provenance():
     assert [each.content for each in dag.get_provenance(artifact.artifact_id)] == ["assert add", "text 1"]
 
 
-def test_the_template_of_the_pair_is_what_the_generator_gets():
+def test_generator_gets_the_template_of_its_pair():
     generator = Writes()
     template = PromptTemplate("You write.", "Be brief.", "Write about {specification}.")
     DualStateAgent(
@@ -139,7 +139,7 @@ class Raises(GeneratorInterface):
         raise ConnectionError("no network")
 
 
-def test_a_generator_that_raises_is_no_verdict():
+def test_error_in_the_generator_interrupts_without_a_verdict():
     with pytest.raises(Interrupted, match="no network") as caught:
         DualStateAgent(ActionPair(always, Raises(), Says()), InMemoryArtifactDAG()).execute("Write")
     assert caught.value.failure.what == "query_llm"
@@ -151,14 +151,14 @@ class Breaks(GuardInterface):
         raise ZeroDivisionError("oh")
 
 
-def test_what_was_generated_is_kept_when_the_guard_raises():
+def test_artifact_is_stored_when_the_guard_raises():
     dag = InMemoryArtifactDAG()
     with pytest.raises(Interrupted, match="oh"):
         DualStateAgent(ActionPair(always, Writes(), Breaks()), dag).execute("Write")
     assert [each.outcome for each in dag.attempts()] == [None]
 
 
-def test_it_can_be_awaited_and_says_so_inside_a_loop():
+def test_agent_can_be_awaited_and_says_so_inside_an_event_loop():
     async def inside():
         agent, _, _, _ = agent_of(failed())
         with pytest.raises(RuntimeError, match="execute_async"):
@@ -168,7 +168,7 @@ def test_it_can_be_awaited_and_says_so_inside_a_loop():
     assert asyncio.run(inside()).content == "text 2"
 
 
-def test_two_agents_run_at_once_on_one_dag():
+def test_two_agents_can_run_at_once_on_one_dag():
     async def both():
         dag = InMemoryArtifactDAG()
         one, two = agent_of(failed(), dag=dag)[0], agent_of(failed(), failed(), dag=dag)[0]
@@ -177,7 +177,7 @@ def test_two_agents_run_at_once_on_one_dag():
     assert [each.content for each in asyncio.run(both())] == ["text 2", "text 3"]
 
 
-def test_an_action_pair_alone_generates_and_judges_once():
+def test_action_pair_alone_generates_and_judges_once():
     generator, guard = Writes(), Says(failed("no"))
     pair = ActionPair(lambda state: state.is_satisfied("a"), generator, guard)
     context = Context(AmbientEnvironment(), "Write")
@@ -188,7 +188,7 @@ def test_an_action_pair_alone_generates_and_judges_once():
     assert guard.given == [("text 1", {"test": "t"})]
 
 
-def test_a_dag_in_git_is_there_for_the_next_process(tmp_path):
+def test_git_dag_can_be_read_by_the_next_process(tmp_path):
     agent, _, _, _ = agent_of(failed("no"), dag=GitArtifactDAG(tmp_path / "r.git"))
     artifact = agent.execute("Write")
     again = GitArtifactDAG(tmp_path / "r.git")
@@ -197,7 +197,7 @@ def test_a_dag_in_git_is_there_for_the_next_process(tmp_path):
 
 
 class OwnDAG(ArtifactDAGInterface):
-    """Somebody's own, with the three methods of the seed and verdicts."""
+    """A custom DAG with the three methods of the seed, and verdicts."""
 
     def __init__(self):
         self.kept, self.said = {}, []
@@ -217,7 +217,7 @@ class OwnDAG(ArtifactDAGInterface):
         self.said.append((self.kept[artifact_id].content, result.passed))
 
 
-def test_a_dag_of_ones_own_is_given_every_version_and_verdict():
+def test_custom_dag_receives_every_version_and_verdict():
     dag = OwnDAG()
     agent, _, _, _ = agent_of(failed("no"), dag=dag)
     artifact = agent.execute("Write")
@@ -225,7 +225,7 @@ def test_a_dag_of_ones_own_is_given_every_version_and_verdict():
     assert dag.said == [("text 1", False), ("text 2", True)]
 
 
-def test_a_dag_of_ones_own_is_asked_for_what_it_was_handed():
+def test_dependency_from_a_custom_dag_keeps_its_id():
     dag = OwnDAG()
     first = agent_of(dag=dag)[0].execute("Write tests")
     second = agent_of(failed(), dag=dag)[0].execute("Write code", {"test": first})
@@ -254,12 +254,12 @@ class Silent(GuardInterface):
         (ScriptedGenerator(["x"]), None, r"the guard is NoneType, which has no validate\(\.\.\)"),
     ],
 )
-def test_what_can_do_no_part_of_a_pair_is_refused_before_a_model_is_asked(generator, guard, said):
+def test_invalid_part_of_a_pair_is_refused_before_a_model_is_asked(generator, guard, said):
     with pytest.raises(TypeError, match=said):
         ActionPair(always, generator, guard)
 
 
-def test_what_it_raises_is_not_told_as_the_consequence_of_something_else():
+def test_error_of_a_guard_has_no_context_or_cause():
     class Raising(GuardInterface):
         def validate(self, artifact, **dependencies):
             raise KeyError("title")
@@ -269,7 +269,7 @@ def test_what_it_raises_is_not_told_as_the_consequence_of_something_else():
     assert (raised.value.__context__, raised.value.__cause__) == (None, None)
 
 
-def test_a_prompt_that_nothing_fills_in_fails_before_anything_is_asked_or_recorded():
+def test_unknown_placeholder_fails_before_anything_is_asked_or_recorded():
     class Watched(InMemoryArtifactDAG):
         def store(self, *given, **more):
             raise AssertionError("something was recorded")

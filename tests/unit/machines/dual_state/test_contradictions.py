@@ -1,4 +1,4 @@
-"""What the agent program and its published code contradict themselves in, one test each: how it is here."""
+"""Contradictions in the agent program and its published code, one test each: how `dsa` resolves them."""
 
 import asyncio
 import inspect
@@ -33,7 +33,7 @@ FAILED, FATAL = GuardResult(passed=False, feedback="no"), GuardResult(passed=Fal
 
 
 class Gives(GeneratorInterface):
-    """Gives the texts in turn, the last one for ever."""
+    """Returns the texts in turn, then the last one forever."""
 
     def __init__(self, *texts):
         self.texts, self.contexts, self.calls = texts, [], 0
@@ -56,8 +56,8 @@ def pair(*results, text="text", rho=always):
     return ActionPair(rho, Gives(text), Says(*results))
 
 
-def test_01_a_precondition_is_asked_about_the_state_of_the_workflow():
-    """There, the agent asked its own empty state: a step that follows another could never start."""
+def test_01_precondition_is_checked_on_the_state_of_the_workflow():
+    """There, the agent looked at its own empty state: a step that follows another could never start."""
     steps = [
         WorkflowStep("tests", pair(), "g_test"),
         WorkflowStep("code", pair(rho=lambda state: state.is_satisfied("g_test")), "g_impl"),
@@ -66,15 +66,15 @@ def test_01_a_precondition_is_asked_about_the_state_of_the_workflow():
 
 
 def test_02_advancing_sets_sigma():
-    """There, `_advance_state` spoke of Definition 8 and set nothing."""
+    """There, `_advance_state` cited Definition 8 and set nothing."""
     agent = DualStateAgent(pair(FAILED), InMemoryArtifactDAG())
     assert not agent.workflow_state.is_satisfied("g")
     agent.execute("x")
     assert agent.workflow_state.is_satisfied("g")
 
 
-def test_03_there_is_one_generator_and_one_guard_interface():
-    """There, each was defined twice, with different signatures, the first of which did not fit."""
+def test_03_generator_and_guard_have_one_interface_each():
+    """There, each was defined twice, with different signatures, and the first one did not fit."""
     assert list(inspect.signature(GeneratorInterface.generate).parameters) == ["self", "context", "template"]
     assert list(inspect.signature(GuardInterface.validate).parameters) == ["self", "artifact", "dependencies"]
     import dsa.guards
@@ -83,8 +83,8 @@ def test_03_there_is_one_generator_and_one_guard_interface():
     assert GuardInterface is dsa.runtime.content.GuardInterface is dsa.guards.GuardInterface
 
 
-def test_04_a_second_execution_starts_from_nothing():
-    """There, retries and feedback outlived exhaustion: a second execution made no attempt and raised the old provenance."""
+def test_04_second_execution_starts_afresh():
+    """There, retries and feedback remained after exhaustion: a second execution made no attempt and raised the old provenance."""
     generator = Gives("a", "b", "c")
     agent = DualStateAgent(ActionPair(always, generator, Says(FAILED, FAILED)), InMemoryArtifactDAG(), rmax=1)
     with pytest.raises(RmaxExhausted):
@@ -94,7 +94,7 @@ def test_04_a_second_execution_starts_from_nothing():
     assert generator.contexts[2].specification == "second"
 
 
-def test_05_parents_are_linked_by_id_and_nothing_is_its_own_ancestor():
+def test_05_parents_are_linked_by_id_without_cycles():
     """There, parents were found by version number over all artifacts: provenance crossed into other tasks, or never ended."""
     dag = InMemoryArtifactDAG()
     other = DualStateAgent(pair(FAILED, text="other"), dag).execute("a")
@@ -105,8 +105,8 @@ def test_05_parents_are_linked_by_id_and_nothing_is_its_own_ancestor():
     assert other.artifact_id not in {each.artifact_id for each in lineage}
 
 
-def test_06_the_store_in_git_keeps_versions_and_parents_and_its_ids_can_be_looked_up(tmp_path):
-    """There, provenance had one entry, version and parent were dropped, and `store` gave an id that nothing took."""
+def test_06_git_store_keeps_versions_and_parents_and_finds_its_ids(tmp_path):
+    """There, provenance had one entry, version and parent were lost, and no method accepted the id that `store` returned."""
     dag = GitArtifactDAG(tmp_path / "r.git")
     found = dag.store(Artifact("by hand"))
     assert dag.get_artifact(found).content == "by hand"
@@ -115,7 +115,7 @@ def test_06_the_store_in_git_keeps_versions_and_parents_and_its_ids_can_be_looke
     assert dag.get_artifact(artifact.artifact_id).parent_id == dag.get_provenance(artifact.artifact_id)[0].artifact_id
 
 
-def test_07_the_prompt_has_the_specification_the_rejected_artifact_and_its_feedback():
+def test_07_prompt_has_specification_rejected_artifact_and_feedback():
     """There, only the feedback was rendered."""
     context = Context(AmbientEnvironment(None, "omega"), "psi", "rejected", (("rejected", "phi"),))
     prompt = render(PromptTemplate("role", "rules", "task"), context)
@@ -124,15 +124,15 @@ def test_07_the_prompt_has_the_specification_the_rejected_artifact_and_its_feedb
     )
 
 
-def test_08_a_failure_without_feedback_is_a_failure():
-    """There, empty feedback meant passed in what was stored."""
+def test_08_failure_without_feedback_is_a_failure():
+    """There, the stored record took empty feedback for a pass."""
     dag = InMemoryArtifactDAG()
     with pytest.raises(RmaxExhausted):
         DualStateAgent(pair(GuardResult(passed=False)), dag, rmax=0).execute("x")
     assert [each.outcome for each in dag.attempts()] == ["failed"]
 
 
-def test_09_dependencies_have_the_names_they_are_given():
+def test_09_dependencies_keep_their_names():
     """There, `replace("g_", "")` made `confix` of `g_config_g_x`, and two ids could collide."""
     steps = [
         WorkflowStep("a", pair(), "g_config_g_x"),
@@ -157,8 +157,8 @@ def test_09_dependencies_have_the_names_they_are_given():
 
 
 @pytest.mark.parametrize(("results", "status"), [([FAILED, FAILED], "failed"), ([FAILED, FATAL], "escalation")])
-def test_10_what_did_not_pass_is_named_by_its_step_with_all_that_was_turned_down(results, status):
-    """There, it was the step or the guard, a string stood for an artifact, and an escalation forgot what came before."""
+def test_10_failure_names_its_step_and_lists_all_rejections(results, status):
+    """There, a failure named the step or the guard, had a string instead of an artifact, and an escalation lost earlier rejections."""
     steps = [WorkflowStep("write code", pair(*results), "g_impl")]
     result = Workflow(steps, InMemoryArtifactDAG(), rmax=1).execute("x")
     assert (result.status.value, result.failed_step) == (status, "write code")
@@ -167,8 +167,8 @@ def test_10_what_did_not_pass_is_named_by_its_step_with_all_that_was_turned_down
     assert Workflow(unmet, InMemoryArtifactDAG()).execute("x").provenance == ()
 
 
-def test_11_a_fatal_artifact_is_in_the_history_and_code_that_exits_ends_nothing():
-    """There, a fatal one was stored and not in H, and `sys.exit` in an artifact ended the host."""
+def test_11_fatal_artifact_is_in_the_history_and_exiting_code_does_no_harm():
+    """There, a fatal artifact was stored but not in H, and `sys.exit` in an artifact ended the host."""
     agent = DualStateAgent(pair(FAILED, FATAL), InMemoryArtifactDAG())
     with pytest.raises(EscalationRequired) as caught:
         agent.execute("x")
@@ -177,14 +177,14 @@ def test_11_a_fatal_artifact_is_in_the_history_and_code_that_exits_ends_nothing(
     assert not judged.passed
 
 
-def test_12_replies_are_judged_without_their_fences_and_agents_can_be_awaited():
+def test_12_replies_are_judged_without_fences_and_agents_can_be_awaited():
     """There, nothing was asynchronous, and every fenced reply was a syntax error."""
     assert SyntaxGuard().validate(Artifact("Here you are:\n```python\ndef f(): pass\n```\nGood luck!")).passed
     assert asyncio.run(DualStateAgent(pair(), InMemoryArtifactDAG()).execute_async("x")).content == "text"
 
 
 def test_13_sigma_remembers_and_only_rows_set_it():
-    """The paper reads sigma off the present artifact in one place and lets it remember in another: here it remembers."""
+    """In one place of the paper sigma follows the current artifact, in another it remembers: here it remembers."""
     steps = [WorkflowStep("a", pair(), "g_a"), WorkflowStep("b", pair(FAILED, FAILED), "g_b")]
     workflow = Workflow(steps, InMemoryArtifactDAG(), rmax=1)
     workflow.execute("x")

@@ -1,4 +1,4 @@
-"""Whatever generator a text is from, guards and artifacts have the answer alone."""
+"""Drafts in generated texts: with any generator, guards and artifacts get only the answer."""
 
 import pytest
 
@@ -21,7 +21,7 @@ SAID = [
 @pytest.mark.parametrize(
     "generator", [lambda text: ScriptedGenerator([text]), lambda text: FunctionGenerator(lambda _: text)]
 )
-def test_a_run_keeps_and_judges_the_answer_alone(text, generator, tmp_path):
+def test_run_stores_and_judges_only_the_answer(text, generator, tmp_path):
     (tmp_path / "f.md").write_text(DOCUMENT)
     bindings = dsa.Bindings({}, generators={"llm": generator(text)})
     rest = dsa.run(tmp_path / "f.md", where="memory:", bindings=bindings)
@@ -29,7 +29,7 @@ def test_a_run_keeps_and_judges_the_answer_alone(text, generator, tmp_path):
 
 
 @pytest.mark.parametrize("text", SAID)
-def test_a_pair_judges_the_answer_alone(text):
+def test_pair_judges_only_the_answer(text):
     pair = ActionPair(always, ScriptedGenerator([text]), SyntaxGuard())
     artifact = DualStateAgent(pair, InMemoryArtifactDAG()).execute("x")
     assert artifact.content == "x = 1"

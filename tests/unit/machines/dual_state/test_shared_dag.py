@@ -1,4 +1,4 @@
-"""Executions that share one place for artifacts: each keeps ids, verdicts, versions and parents of its own."""
+"""Executions that share one DAG: each has separate ids, verdicts, versions and parents."""
 
 import asyncio
 
@@ -34,7 +34,7 @@ FAILED = GuardResult(passed=False, feedback="no")
 
 
 class Repeats(GeneratorInterface):
-    """Gives the same artifact for ever, and keeps what it was told of earlier ones."""
+    """Returns the same artifact forever, and records the feedback on earlier ones."""
 
     def __init__(self, artifact=Artifact("same")):  # noqa: B008  (it is frozen)
         self.artifact, self.histories = artifact, []
@@ -53,7 +53,7 @@ class Says(GuardInterface):
 
 
 class OwnDAG(ArtifactDAGInterface):
-    """Somebody's own: what it was given, by id, and what was said of it."""
+    """A custom DAG: artifacts by id, and their verdicts."""
 
     def __init__(self):
         self.kept, self.said = {}, {}
@@ -81,8 +81,8 @@ def dag(request, tmp_path):
     return OwnDAG() if request.param == "own" else InMemoryArtifactDAG()
 
 
-def said_in(dag):
-    """Return what was said of each artifact, by its id."""
+def verdicts_in(dag):
+    """Return the verdicts on each artifact, by its id."""
     if isinstance(dag, OwnDAG):
         return dag.said
     return {each.artifact_id: [verdict.outcome for verdict in each.verdicts] for each in dag.attempts()}
@@ -92,19 +92,19 @@ def agent(dag, *results, rmax=3, generator=None):
     return DualStateAgent(ActionPair(always, generator or Repeats(), Says(*results)), dag, rmax)
 
 
-def test_one_passes_and_one_is_turned_down_though_they_say_the_same(dag):
+def test_equal_artifacts_of_two_agents_have_separate_verdicts(dag):
     passing, failing = agent(dag), agent(dag, FAILED, rmax=0)
     passed = passing.execute("x")
     with pytest.raises(RmaxExhausted) as caught:
         failing.execute("x")
     [(rejected, _)] = caught.value.provenance
     assert passed.content == rejected.content
-    assert said_in(dag) == {passed.artifact_id: ["passed"], rejected.artifact_id: ["failed"]}
+    assert verdicts_in(dag) == {passed.artifact_id: ["passed"], rejected.artifact_id: ["failed"]}
     assert passed.artifact_id.startswith(f"{passing.run.run_id}/")
     assert rejected.artifact_id.startswith(f"{failing.run.run_id}/")
 
 
-def test_two_executions_of_one_agent_are_two(dag):
+def test_two_executions_of_one_agent_have_separate_histories(dag):
     generator = Repeats()
     one = agent(dag, FAILED, FAILED, GuardResult(passed=True), FAILED, generator=generator)
     first, second = one.execute("x"), one.execute("x")
@@ -113,10 +113,10 @@ def test_two_executions_of_one_agent_are_two(dag):
     assert len({each.artifact_id for lineage in lineages for each in lineage}) == 5
     assert all(each.parent_id in {None, *(e.artifact_id for e in lineage)} for lineage in lineages for each in lineage)
     assert [len(history) for history in generator.histories] == [0, 1, 2, 0, 1]
-    assert list(said_in(dag).values()) == [["failed"], ["failed"], ["passed"], ["failed"], ["passed"]]
+    assert list(verdicts_in(dag).values()) == [["failed"], ["failed"], ["passed"], ["failed"], ["passed"]]
 
 
-def test_executions_at_once_do_not_mix(dag):
+def test_concurrent_executions_do_not_mix(dag):
     async def together():
         agents = [agent(dag, *[FAILED] * number) for number in range(3)]
         return await asyncio.gather(*(each.execute_async("x") for each in agents))
@@ -124,23 +124,23 @@ def test_executions_at_once_do_not_mix(dag):
     made = asyncio.run(together())
     assert [each.version for each in made] == [1, 2, 3]
     assert [len(dag.get_provenance(each.artifact_id)) for each in made] == [1, 2, 3]
-    assert sorted(said_in(dag).values()) == [["failed"]] * 3 + [["passed"]] * 3
+    assert sorted(verdicts_in(dag).values()) == [["failed"]] * 3 + [["passed"]] * 3
 
 
-def test_an_agent_and_a_workflow_share_a_dag(dag):
+def test_agent_and_workflow_can_share_a_dag(dag):
     steps = [WorkflowStep("g", ActionPair(always, Repeats(), Says(FAILED)), "g")]
     alone = agent(dag).execute("x")
     result = Workflow(steps, dag).execute("x")
     assert result.status is WorkflowStatus.SUCCESS
     assert result.artifacts["g"].version == 2
-    assert said_in(dag)[alone.artifact_id] == ["passed"]
+    assert verdicts_in(dag)[alone.artifact_id] == ["passed"]
     assert [each.version for each in dag.get_provenance(result.artifacts["g"].artifact_id)] == [1, 2]
 
 
-# -- ids once given -----------------------------------------------------------------------------------------------------
+# -- ids that stay ------------------------------------------------------------------------------------------------------
 
 
-def test_a_dependency_from_another_execution_keeps_its_id_and_is_found(dag):
+def test_dependency_from_another_execution_keeps_its_id_and_is_found(dag):
     test = agent(dag, FAILED, FAILED, generator=Repeats(Artifact("test"))).execute("x")
     code = agent(dag, FAILED).execute("x", {"test": test})
     assert code.dependency_ids == (test.artifact_id,)
@@ -148,10 +148,10 @@ def test_a_dependency_from_another_execution_keeps_its_id_and_is_found(dag):
     contents = [each.content for each in dag.get_provenance(code.artifact_id)]
     assert contents.count("same") == 2
     assert "test" in contents
-    assert said_in(dag)[test.artifact_id] == ["passed"]
+    assert verdicts_in(dag)[test.artifact_id] == ["passed"]
 
 
-def test_a_dependency_from_another_dag_keeps_its_id_and_leaves_its_ancestors_there(dag):
+def test_dependency_from_another_dag_keeps_its_id(dag):
     test = agent(InMemoryArtifactDAG(), FAILED, generator=Repeats(Artifact("test"))).execute("x")
     for _ in range(2):
         code = agent(dag).execute("x", {"test": test})
@@ -159,32 +159,32 @@ def test_a_dependency_from_another_dag_keeps_its_id_and_leaves_its_ancestors_the
         assert dag.get_artifact(test.artifact_id).content == "test"
 
 
-def test_a_dependency_of_another_text_under_an_id_that_is_taken_gets_its_own(dag):
+def test_dependency_with_a_taken_id_and_another_text_gets_a_new_id(dag):
     test = agent(dag, generator=Repeats(Artifact("test"))).execute("x")
     code = agent(dag).execute("x", {"test": Artifact("another", artifact_id=test.artifact_id)})
     [used] = code.dependency_ids
     assert (dag.get_artifact(used).content, dag.get_artifact(test.artifact_id).content) == ("another", "test")
 
 
-def test_an_id_that_a_generator_gives_is_kept(dag):
+def test_id_from_a_generator_is_used(dag):
     made = agent(dag, generator=Repeats(Artifact("x", artifact_id="mine"))).execute("x")
     assert made.artifact_id == "mine"
     assert dag.get_artifact("mine") == made
-    assert said_in(dag) == {"mine": ["passed"]}
+    assert verdicts_in(dag) == {"mine": ["passed"]}
 
 
-def test_an_id_that_a_generator_gives_twice_is_given_once(dag):
+def test_repeated_id_from_a_generator_is_used_once(dag):
     generator = Repeats(Artifact("x", artifact_id="mine"))
     one, two = agent(dag, FAILED, generator=generator), agent(dag, generator=generator)
     second, third = one.execute("x"), two.execute("x")
     assert second.parent_id == "mine"
     assert second.artifact_id.startswith(f"{one.run.run_id}/")
     assert third.artifact_id.startswith(f"{two.run.run_id}/")
-    assert list(said_in(dag).values()) == [["failed"], ["passed"], ["passed"]]
+    assert list(verdicts_in(dag).values()) == [["failed"], ["passed"], ["passed"]]
 
 
 @pytest.mark.parametrize("odd", [7, "", "two\nlines", "\x1b[2J", "x" * 2000, None], ids=range(6))
-def test_what_can_be_no_id_is_passed_over(odd):
+def test_invalid_id_is_ignored(odd):
     one = agent(InMemoryArtifactDAG(), generator=Repeats(Artifact("x", artifact_id=odd)))
     assert one.execute("x").artifact_id.startswith(f"{one.run.run_id}/")
 
@@ -193,8 +193,8 @@ def test_what_can_be_no_id_is_passed_over(odd):
 
 
 @pytest.mark.parametrize("given", ["", "mine"])
-def test_an_effect_performed_again_after_a_crash_gives_its_artifact_the_same_id(given):
-    """It was cut off between storing the artifact and recording it."""
+def test_repeated_effect_after_a_crash_gives_its_artifact_the_same_id(given):
+    """The crash comes between storing the artifact and recording it."""
     artifacts, machine = MemoryArtifacts(), load("dual_state").at({"rmax": 0})
     binding = Bindings(effects, {"g": Says()}, {"llm": Repeats(Artifact("same", artifact_id=given))})
     run, commands = begin(machine, "r1")

@@ -21,35 +21,35 @@ def places(folder, query, limit=5):
     return [(place.file, place.line) for place in search(folder, query, limit).places]
 
 
-def test_gives_file_line_and_excerpt(folder):
+def test_search_gives_file_line_and_excerpt(folder):
     found = search(folder, "zebra")
     assert found.places == (SearchHit("animals.md", 6, "A zebra has stripes."),)
     assert (found.file_count, found.left_out) == (2, 0)
 
 
-def test_the_line_is_that_with_most_of_the_words(folder):
+def test_result_is_the_line_with_the_most_words(folder):
     assert places(folder, "dog") == [("animals.md", 4), ("deep/barking.txt", 1)]
     assert places(folder, "cat sleeps") == [("animals.md", 3), ("deep/barking.txt", 1)]
 
 
-def test_words_count_in_all_their_forms_and_rare_ones_more(folder):
+def test_words_match_in_all_forms_and_rare_ones_weigh_more(folder):
     assert ("animals.md", 6) in places(folder, "stripe")
     assert places(folder, "the zebra")[0] == ("animals.md", 6)
 
 
-def test_the_name_of_a_file_counts_too(folder):
+def test_file_name_counts_too(folder):
     (folder / "giraffe.txt").write_text("It is tall.\n", "utf-8")
     assert places(folder, "giraffe") == [("giraffe.txt", 1)]
 
 
-def test_no_more_than_asked_for(folder):
+def test_number_of_results_is_limited(folder):
     assert len(places(folder, "cat dog zebra", 2)) == 2
 
 
 @pytest.mark.parametrize(
     "query", ['cat"', "cat OR", "NEAR(cat", "cat*", "file:cat", "-cat", "^cat", "{cat}", "cat + (", "'cat'"]
 )
-def test_a_query_is_words_and_never_syntax(folder, query):
+def test_query_is_words_and_never_syntax(folder, query):
     assert ("animals.md", 3) in places(folder, query)
 
 
@@ -62,14 +62,14 @@ def test_long_passages_are_split_and_lines_counted(tmp_path):
     assert search(tmp_path, "needle").places[0].excerpt.endswith(" [.. cut]")
 
 
-def test_changed_files_are_read_anew(folder):
+def test_changed_files_are_read_again(folder):
     assert places(folder, "unicorn") == []
     (folder / "animals.md").write_text("A unicorn.\n", "utf-8")
     assert places(folder, "unicorn") == [("animals.md", 1)]
     assert places(folder, "zebra") == []
 
 
-def test_what_is_no_text_is_left_out_and_counted(folder):
+def test_unsuitable_files_are_left_out_and_counted(folder):
     (folder / "picture.bin").write_bytes(b"cat\0cat")
     (folder / "latin.txt").write_bytes("caf\u00e9 cat".encode("latin-1"))
     (folder / "large.txt").write_text("cat " * bindings.LARGEST_BYTES, "utf-8")
@@ -85,13 +85,13 @@ def test_what_is_no_text_is_left_out_and_counted(folder):
 
 
 @pytest.mark.parametrize(("query", "code"), [("", "NO_WORDS"), ("?!", "NO_WORDS")])
-def test_a_query_without_words_is_refused(folder, query, code):
+def test_query_without_words_is_refused(folder, query, code):
     with pytest.raises(DsaError, match="there is no word in") as caught:
         search(folder, query)
     assert caught.value.code == code
 
 
-def test_a_folder_that_is_none_or_too_large_is_refused(folder, monkeypatch):
+def test_file_as_folder_or_too_large_folder_is_refused(folder, monkeypatch):
     with pytest.raises(DsaError, match="is not a folder") as caught:
         search(folder / "animals.md", "cat")
     assert caught.value.code == "NO_FOLDER"
@@ -101,8 +101,8 @@ def test_a_folder_that_is_none_or_too_large_is_refused(folder, monkeypatch):
     assert caught.value.code == "TOO_MANY_FILES"
 
 
-def test_a_link_that_has_taken_a_files_place_is_not_followed(folder, tmp_path_factory):
-    """As it happens between looking at the files and reading them."""
+def test_link_that_replaced_a_file_is_not_followed(folder, tmp_path_factory):
+    """The link appears between listing the files and reading them."""
     outside = tmp_path_factory.mktemp("outside") / "secret.txt"
     outside.write_text("A unicorn.\n", "utf-8")
     listed = tuple(bindings.files_in(folder))
@@ -112,7 +112,7 @@ def test_a_link_that_has_taken_a_files_place_is_not_followed(folder, tmp_path_fa
     assert (list(index.places(["unicorn"], 5)), index.file_count, index.left_out) == ([], 1, 1)
 
 
-def test_a_folder_below_that_is_a_link_is_not_gone_into(folder, tmp_path_factory):
+def test_linked_subfolder_is_not_entered(folder, tmp_path_factory):
     outside = tmp_path_factory.mktemp("outside")
     (outside / "secret.txt").write_text("A unicorn.\n", "utf-8")
     (folder / "linked").symlink_to(outside)

@@ -26,7 +26,7 @@ def shape(messages):
     return told
 
 
-def test_a_conversation_with_calls_in_openais_format():
+def test_conversation_with_calls_is_written_in_openai_format():
     ledger = [
         text_step("user", "Where is the cat?"),
         text_step("assistant", "Let me see."),
@@ -45,19 +45,19 @@ def test_a_conversation_with_calls_in_openais_format():
     assert messages[4] == ChatMessage("assistant", "In a.md:3.")
 
 
-def test_each_turn_is_a_message_of_its_own():
+def test_each_turn_is_a_separate_message():
     ledger = [call("1.1/1"), result("1.1/1"), call("1.3/1"), result("1.3/1")]
     assert shape(messages_of(ledger)) == [("assistant", [0]), ("tool", [0]), ("assistant", [1]), ("tool", [1])]
 
 
-def test_a_call_without_a_result_is_told_as_such():
-    """Servers refuse a call that has no answer for good: the conversation could not go on."""
+def test_call_without_a_result_gets_an_error_result():
+    """Servers refuse every conversation with a call that has no answer, so it could never go on."""
     messages = messages_of([call("1/1"), text_step("user", "Go on.")])
     assert shape(messages) == [("assistant", [0]), ("tool", [0]), ("user", [])]
     assert json.loads(messages[1].content)["code"] == "NO_RESULT"
 
 
-def test_what_others_called_is_told_as_the_users():
+def test_results_of_other_callers_become_user_messages():
     ledger = [
         call("1/1", name="pay"),
         call("1.2", name="person", actor="llm_policy"),
@@ -71,7 +71,7 @@ def test_what_others_called_is_told_as_the_users():
     assert messages[2].content == 'person gave: {"approved": true}'
 
 
-def test_ids_that_come_again_in_a_longer_conversation_are_kept_apart():
+def test_repeated_ids_in_a_longer_conversation_stay_distinct():
     once = [call("1.1/1", query="a"), result("1.1/1", found="a"), text_step("assistant", "a")]
     again = [text_step("user", "and b?"), call("1.1/1", query="b"), result("1.1/1", found="b")]
     messages = messages_of([*once, *again])
@@ -79,7 +79,7 @@ def test_ids_that_come_again_in_a_longer_conversation_are_kept_apart():
     assert [m.content for m in messages if m.role == "tool"] == ['{"found": "a"}', '{"found": "b"}']
 
 
-def test_texts_of_people_are_the_users():
+def test_texts_of_people_become_user_messages():
     steps = [text_step("person", "a"), text_step("system", "b"), Step("", "person", "approval", {"digest": "d"})]
     assert messages_of(steps) == [ChatMessage("user", "a"), ChatMessage("system", "b")]
 
@@ -88,7 +88,7 @@ def asks(name, arguments, error="", text=""):
     return ToolCall("c", "c", name, arguments, error, text)
 
 
-def test_a_reply_becomes_steps():
+def test_reply_becomes_steps():
     calls = (asks("search", {"query": "cat"}), asks("list", {}))
     steps = steps_of(SearchReply("Let me see.", calls, {"prompt_tokens": 3}))
     assert [step.type for step in steps] == ["text", "action_call", "action_call"]
@@ -101,7 +101,7 @@ def test_a_reply_becomes_steps():
     }
 
 
-def test_arguments_that_cannot_be_read_are_told_and_not_guessed():
+def test_unreadable_arguments_are_reported_and_not_guessed():
     (step,) = steps_of(SearchReply("", (asks("search", None, "invalid_arguments", '{"query": '),)))
     assert step.payload["payload"] == {}
     assert step.payload["fault"] == 'the arguments are not a JSON object: {"query": '

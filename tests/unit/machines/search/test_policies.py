@@ -49,7 +49,7 @@ def ask(config, *, entries=(), append=None, payload=QUESTION, seed=()):
 # -- without a model --------------------------------------------------------------------------------------------------
 
 
-def test_a_heuristic_stands_in_for_a_model(folder):
+def test_heuristic_can_replace_a_model(folder):
     steps, _ = ask({"over": str(folder), "answers": "quoting_policy"})
     assert [(step.actor, step.type) for step in steps] == [
         ("assistant", "action_call"),
@@ -67,13 +67,13 @@ def test_a_heuristic_stands_in_for_a_model(folder):
 
 
 @pytest.mark.parametrize("model", [None, "", "local"])
-def test_without_a_model_that_can_call_tools_no_model_is_asked(folder, model):
+def test_model_that_cannot_call_tools_is_not_asked(folder, model):
     steps, entries = ask({"over": str(folder), "model": model})
     assert steps[-1].payload["text"].startswith("No model was asked")
     assert "llm_policy" not in {entry.policy for entry in entries if isinstance(entry, CallEntry)}
 
 
-def test_the_readme_shows_what_works(monkeypatch, capsys, tmp_path):
+def test_examples_of_the_readme_work(monkeypatch, capsys, tmp_path):
     root = Path(__file__).parents[4]
     lines = (root / "machines" / "search" / "README.md").read_text("utf-8").splitlines()
     shown = [line.removeprefix("    ") for line in lines if line.startswith("    ")]
@@ -94,18 +94,18 @@ def test_the_readme_shows_what_works(monkeypatch, capsys, tmp_path):
         ("over", "??", "NO_WORDS"),
     ],
 )
-def test_what_cannot_be_found_is_told(folder, over, question, told):
+def test_failed_search_is_reported(folder, over, question, told):
     config = {"over": str(folder.parent / over), "answers": "quoting_policy"}
     steps, _ = ask(config, payload={"text": question})
     assert told in steps[-1].payload.values()
 
 
-def test_a_question_is_a_text(folder):
+def test_question_without_text_is_refused(folder):
     (step,), _ = ask({"over": str(folder)}, payload={"question": "?"})
     assert (step.payload["code"], step.payload["where"]) == ("INVALID_PAYLOAD", "$")
 
 
-def test_a_model_that_cannot_call_tools_does_not_pretend_to():
+def test_model_that_cannot_call_tools_is_refused_by_llm_policy():
     for model in ("", "local"):
         with pytest.raises(GenerationError, match="let quoting_policy answer"):
             ask({"model": model, "answers": "llm_policy"})
@@ -131,7 +131,7 @@ def scripted(folder):
     return {"over": str(folder), "model": f"scripted:{script}"}
 
 
-def test_the_flow_of_seed_004(scripted):
+def test_scripted_model_searches_and_answers_as_in_seed_004(scripted):
     steps, _ = ask(scripted)
     assert [(step.actor, step.type) for step in steps] == [
         ("assistant", "text"),
@@ -142,16 +142,16 @@ def test_the_flow_of_seed_004(scripted):
     assert steps[-1].payload["text"] == "Python 3.13 was released (news.md:3)."
 
 
-def test_a_run_that_was_cut_off_anywhere_goes_on_with_cached_results(scripted, folder):
+def test_run_cut_off_anywhere_resumes_with_recorded_results(scripted, folder):
     whole, entries = ask(scripted)
     searched = next(n for n, e in enumerate(entries) if isinstance(e, CallResultEntry) and "results" in str(e.steps))
     for length in range(1, len(entries) + 1):
-        if length == searched + 1:  # the result is recorded: nobody looks at the files again
+        if length == searched + 1:  # the result is recorded: the files are not read again
             (folder / "news.md").write_text("Python 4 was released.\n", "utf-8")
         assert ask(scripted, entries=entries[:length]) == (whole, entries)
 
 
-def test_a_script_that_ends_too_soon_stops_the_run_where_it_is(scripted, folder):
+def test_run_stops_where_its_script_ends_and_can_be_resumed(scripted, folder):
     script = folder.parent / "script.md"
     script.write_text(SCRIPT.partition("```\nPython")[0], "utf-8")
     saved = []
@@ -169,15 +169,15 @@ def test_a_script_that_ends_too_soon_stops_the_run_where_it_is(scripted, folder)
 
 @pytest.fixture(autouse=True, scope="module")
 def litellm_leaves_no_loop():
-    """LiteLLM sets an event loop in the thread that calls it; nobody closes it, and a later test would be blamed."""
+    """LiteLLM sets an event loop in the thread that calls it and never closes it; a later test would be blamed."""
     yield
-    with warnings.catch_warnings(), contextlib.suppress(RuntimeError):  # RuntimeError: there is none after all
+    with warnings.catch_warnings(), contextlib.suppress(RuntimeError):  # RuntimeError: there is no loop
         warnings.simplefilter("ignore")
         asyncio.get_event_loop_policy().get_event_loop().close()
     asyncio.set_event_loop(None)
 
 
-def said(content=None, calls=(), finish="stop"):
+def completion(content=None, calls=(), finish="stop"):
     tool_calls = [
         {"id": f"call_{n}", "type": "function", "function": {"name": name, "arguments": arguments}}
         for n, (name, arguments) in enumerate(calls)
@@ -191,7 +191,7 @@ def said(content=None, calls=(), finish="stop"):
 
 
 def streamed(reply):
-    """An answer in two pieces: what it says, and why it ended with what it took."""
+    """Yield an answer in pieces: its message, its finish reason, and its usage."""
     head = {name: reply[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
     (choice,) = reply["choices"]
     message = {**choice["message"]}
@@ -209,7 +209,7 @@ def no_patience(monkeypatch):
 
 @contextlib.contextmanager
 def serving(*replies):
-    """A real server that gives the replies in order; what it was asked is in the list that is given."""
+    """A real server that gives the replies in order; yields its settings and the list of requests."""
     received, left = [], list(replies)
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -241,9 +241,9 @@ def serving(*replies):
 SEARCH = ("web_search_policy", '{"query": "Python version"}')
 
 
-def test_a_model_searches_and_answers_over_http(folder):
+def test_model_searches_and_answers_over_http(folder):
     pytest.importorskip("litellm", reason="the extra `llm` is not installed")
-    with serving(said("Let me search", [SEARCH]), said("Python 3.13")) as (model, received):
+    with serving(completion("Let me search", [SEARCH]), completion("Python 3.13")) as (model, received):
         steps, _ = ask(model | {"over": str(folder)})
     assert steps[-1].payload["text"] == "Python 3.13"
     usage = steps[0].payload["usage"]
@@ -259,18 +259,18 @@ def test_a_model_searches_and_answers_over_http(folder):
     assert json.loads(second["messages"][3]["content"])["results"][0]["file"] == "news.md"
 
 
-def test_a_model_that_errs_is_told_and_can_mend_it(folder):
+def test_model_sees_its_errors_and_can_go_on(folder):
     pytest.importorskip("litellm", reason="the extra `llm` is not installed")
     wrong = [(SEARCH[0], '{"query": '), (SEARCH[0], '{"words": "x"}'), ("delete_files", "{}"), ("search_agent", "{}")]
-    with serving(said(None, wrong), said("I cannot.")) as (model, received):
+    with serving(completion(None, wrong), completion("I cannot.")) as (model, received):
         steps, _ = ask(model | {"over": str(folder)})
     codes = [json.loads(m["content"])["code"] for m in received[1]["messages"] if m["role"] == "tool"]
     assert codes == ["INVALID_PAYLOAD", "INVALID_PAYLOAD", "NOT_ALLOWED", "NOT_ALLOWED"]
     assert steps[-1].payload["text"] == "I cannot."
 
 
-def test_a_model_that_never_ends_is_stopped(folder):
-    with serving(*[said(None, [SEARCH])] * 2) as (model, received):
+def test_model_that_never_ends_is_stopped(folder):
+    with serving(*[completion(None, [SEARCH])] * 2) as (model, received):
         steps, _ = ask(model | {"over": str(folder), "max_turns": 2})
     assert (steps[-1].payload["code"], len(received)) == ("MAX_TURNS", 2)
 
@@ -278,15 +278,15 @@ def test_a_model_that_never_ends_is_stopped(folder):
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
-        (said("half an answ", finish="length"), "cut off"),
-        (said(""), "it was empty"),
+        (completion("half an answ", finish="length"), "cut off"),
+        (completion(""), "it was empty"),
         (500, "server of openai/m failed"),
     ],
 )
-def test_a_run_stops_at_a_model_that_fails_and_goes_on_from_there(folder, reply, why):
+def test_run_stops_at_a_failing_model_and_resumes_from_there(folder, reply, why):
     pytest.importorskip("litellm", reason="the extra `llm` is not installed")
     saved = []
-    with serving(said(None, [SEARCH]), reply, said("Python 3.13")) as (model, received):
+    with serving(completion(None, [SEARCH]), reply, completion("Python 3.13")) as (model, received):
         with pytest.raises(GenerationError, match=why):
             ask(model | {"over": str(folder)}, append=saved.append)
         steps, _ = ask(model | {"over": str(folder)}, entries=saved)
@@ -295,10 +295,10 @@ def test_a_run_stops_at_a_model_that_fails_and_goes_on_from_there(folder, reply,
     assert received[2]["messages"] == received[1]["messages"]
 
 
-def test_a_seeded_ledger_is_the_conversation_so_far(folder):
+def test_seeded_ledger_is_the_conversation_so_far(folder):
     pytest.importorskip("litellm", reason="the extra `llm` is not installed")
     before = [text_step("user", "Who are you?"), text_step("assistant", "A searcher.")]
-    with serving(said("Hello")) as (model, received):
+    with serving(completion("Hello")) as (model, received):
         ask(model | {"over": str(folder)}, seed=before)
     told = [(message["role"], message["content"]) for message in received[0]["messages"][1:]]
     assert told == [("user", "Who are you?"), ("assistant", "A searcher."), ("user", QUESTION["text"])]
@@ -310,7 +310,7 @@ ASKS = answered(events([call_chunk(entry(0, SEARCH[1], given_id="a", name=SEARCH
 ANSWERS = answered(events([chunk({"content": "Python 3.13"}), finished("stop") | {"usage": {"prompt_tokens": 7}}]))
 
 
-def test_a_server_is_named_by_its_address(folder):
+def test_server_is_named_by_its_address(folder):
     with streaming(ASKS, ANSWERS) as (address, requests):
         steps, _ = ask({"model": f"{address}/v1#m", "over": str(folder), "temperature": 0.2, "max_tokens": 50})
     assert [step.type for step in steps] == ["action_call", "action_result", "text"]
@@ -324,7 +324,7 @@ def test_a_server_is_named_by_its_address(folder):
     assert [message["role"] for message in second["messages"]] == ["system", "user", "assistant", "tool"]
 
 
-def test_arguments_that_are_none_are_told_to_the_model(folder):
+def test_invalid_arguments_are_reported_to_the_model(folder):
     wrong = answered(events([call_chunk(entry(0, '{"query": 3, ', given_id="a", name=SEARCH[0])), finished()]))
     with streaming(wrong, ANSWERS) as (address, requests):
         steps, _ = ask({"model": f"{address}/v1#m", "over": str(folder)})
@@ -342,7 +342,7 @@ def test_arguments_that_are_none_are_told_to_the_model(folder):
     ],
     ids=["error", "empty", "limit", "dropped"],
 )
-def test_a_streamed_answer_that_is_not_whole_stops_the_run(folder, answer, reason):
+def test_incomplete_streamed_answer_stops_the_run(folder, answer, reason):
     with streaming(answer) as (address, _), pytest.raises(GenerationError) as caught:
         ask({"model": f"{address}/v1#m", "over": str(folder)})
     assert caught.value.reason == reason

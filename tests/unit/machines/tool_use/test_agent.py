@@ -1,4 +1,4 @@
-"""An agent of one's own that calls tools: what its model is sent, what becomes of its calls, and that each has a result."""
+"""A custom agent that calls tools: what its model is sent, what happens to its calls, and that each call has a result."""
 
 import asyncio
 import json
@@ -141,7 +141,7 @@ SAYS = answered(events([chunk({"content": "It is sunny."}), finished("stop")]))
 
 
 async def talked(folder, address, *sent, table=TABLE):
-    """Say something, and then what else is sent; return the state, and the texts that the user was told."""
+    """Start a run and send the events in turn; return the state at the end."""
     path = folder / "desk.md"
     path.write_text(table)
     async with dsa.open_runs(folder / "runs") as runs:
@@ -171,7 +171,7 @@ def results(body):
     return [json.loads(message["content"]) for message in body["messages"] if message["role"] == "tool"]
 
 
-def test_what_a_model_asks_for_is_done_and_told_in_order(talk):
+def test_calls_of_a_model_are_made_and_answered_in_order(talk):
     calls = asks(("find", '{"city": "Rome"}'), ("find", '{"place": "nowhere"}'), ("sing", "{}"))
     state, bodies = talk([calls, SAYS], ("message", "How is it?"))
     assert state == "resting"
@@ -189,7 +189,7 @@ def test_what_a_model_asks_for_is_done_and_told_in_order(talk):
     }
 
 
-def test_a_call_that_is_denied_is_told_with_what_was_said(talk):
+def test_denied_call_is_answered_with_the_reason_given(talk):
     calls = asks(("shout", '{"place": "Rome"}'), ("find", '{"place": "Rome"}'))
     _, bodies = talk([calls, SAYS], ("message", "Loud!"), ("denied", "not at night"))
     assert results(bodies[1]) == [
@@ -198,8 +198,8 @@ def test_a_call_that_is_denied_is_told_with_what_was_said(talk):
     ]
 
 
-def test_after_a_tool_that_failed_the_conversation_goes_on(talk):
-    """Each call has a result all the same: providers refuse a conversation with one that has none."""
+def test_conversation_goes_on_after_a_tool_failed(talk):
+    """Each call still has a result: providers refuse a conversation with a call that has none."""
     calls = asks(("find", '{"place": "fire"}'), ("find", '{"place": "Rome"}'))
     state, bodies = talk([calls, SAYS], ("message", "How is it?"), ("message", "Again?"))
     assert state == "resting"
@@ -207,7 +207,7 @@ def test_after_a_tool_that_failed_the_conversation_goes_on(talk):
     assert bodies[1]["messages"][-1] == {"role": "user", "content": "Again?"}
 
 
-def test_calls_for_which_no_round_is_left_are_dropped_and_told(talk):
+def test_calls_beyond_the_last_round_are_dropped_and_answered(talk):
     call = asks(("find", '{"place": "Rome"}'))
     state, bodies = talk([*[call] * 5, SAYS], ("message", "How is it?"), ("message", "Well?"))
     assert state == "resting"
@@ -215,14 +215,14 @@ def test_calls_for_which_no_round_is_left_are_dropped_and_told(talk):
     assert results(bodies[5])[-1]["error"]["code"] == "too_many_calls"
 
 
-def test_an_answer_that_breaks_off_is_asked_for_again(talk):
+def test_answer_that_breaks_off_is_requested_again(talk):
     cut = answered(events([chunk({"content": "It is"}), finished("length")]))
     state, bodies = talk([cut, SAYS], ("message", "How is it?"))
     assert state == "resting"
     assert "did not arrive whole: it reached its limit of tokens" in bodies[1]["messages"][-1]["content"]
 
 
-def test_the_reason_of_a_guard_is_told_to_the_model_and_to_the_person_who_is_asked(talk, tmp_path):
+def test_reason_of_a_guard_reaches_the_model_and_the_person(talk, tmp_path):
     calls = asks(("find", '{"place": "the moon"}'), ("shout", '{"place": "Rome"}'))
     _, bodies = talk([calls, SAYS], ("message", "How is it?"), ("denied", ""))
     assert [each["error"]["message"] for each in results(bodies[1])] == ["nobody lives there", "no shouting"]
@@ -231,7 +231,7 @@ def test_the_reason_of_a_guard_is_told_to_the_model_and_to_the_person_who_is_ask
 
 
 @pytest.mark.parametrize("said", [None, "", {"text": ""}, {}])
-def test_a_denial_without_words_is_told_as_one(talk, said):
+def test_denial_without_words_gives_the_reason_of_the_guard(talk, said):
     _, bodies = talk(
         [asks(("find", '{"place": "Rome"}'), ("shout", '{"place": "Rome"}')), SAYS], ("message", "?"), ("denied", said)
     )
@@ -239,7 +239,7 @@ def test_a_denial_without_words_is_told_as_one(talk, said):
 
 
 @pytest.mark.parametrize("said", [None, "", "  ", 0, [], {"text": 5}, {"texts": "a"}])
-def test_a_message_without_words_is_refused_before_it_is_recorded(talk, said):
+def test_message_without_words_is_refused_before_it_is_recorded(talk, said):
     with pytest.raises(ValueError, match=r"and not empty|the data must be a text"):
         talk([SAYS], ("message", said))
 
@@ -247,13 +247,13 @@ def test_a_message_without_words_is_refused_before_it_is_recorded(talk, said):
 @pytest.mark.parametrize(
     ("given", "told"), [("paid", {"result": "paid"}), ({"paid": 5}, {"paid": 5}), (None, {"result": None})]
 )
-def test_what_a_person_says_of_a_call_in_doubt_is_its_result(given, told):
-    """`dsa send --answers` brings it in any form, also under the id of another call."""
+def test_answer_of_a_person_is_the_result_of_a_call_in_doubt(given, told):
+    """`dsa send --answers` can bring it in any form, even with the id of another call."""
     assert read_result(given) == {"result": told}
     assert read_result({"result": told, "call_id": "another"}) == {"result": told}
 
 
-def test_halves_of_characters_end_no_conversation(talk):
+def test_lone_surrogates_do_not_end_the_conversation(talk):
     calls = asks(("find", '{"place": "half"}'), ("find", '{"place": "half a fault"}'))
     state, bodies = talk([calls, SAYS], ("message", "\ud83d?"))
     assert state == "resting"
@@ -262,7 +262,7 @@ def test_halves_of_characters_end_no_conversation(talk):
 
 
 @pytest.mark.parametrize("place", ["a set", "itself", "NaN", "a day"])
-def test_a_result_that_is_no_json_is_told_to_the_model(talk, place):
+def test_result_that_cannot_be_json_is_reported_to_the_model(talk, place):
     state, bodies = talk([asks(("find", json.dumps({"place": place}))), SAYS], ("message", "?"))
     assert state == "resting"
     (result,) = results(bodies[1])
@@ -270,7 +270,7 @@ def test_a_result_that_is_no_json_is_told_to_the_model(talk, place):
     assert "the call was made" in result["error"]["message"]
 
 
-def test_a_function_is_only_called_with_what_it_takes(talk):
+def test_function_is_called_only_with_arguments_it_accepts(talk):
     with pytest.raises(TypeError, match="find cannot be called with nothing: missing a required argument: 'place'"):
         FunctionTool("find", "", (), do=find)
     with pytest.raises(TypeError, match="got an unexpected keyword argument 'city'"):
@@ -280,13 +280,13 @@ def test_a_function_is_only_called_with_what_it_takes(talk):
     assert [each["error"]["code"] for each in results(bodies[1])] == ["failed", "failed"]
 
 
-def test_names_that_stand_for_two_tools_or_for_none_are_refused():
+def test_duplicate_or_invalid_tool_names_are_refused():
     for tools in ([*TOOLS, TOOLS[0]], [FunctionTool("find it!", "", (WHERE,), do=find)]):
         with pytest.raises(ValueError, match="the tool 'find"):
             ToolAgent("", tools)
 
 
-def test_an_agent_tells_two_runs_of_one_name_apart(tmp_path):
+def test_agent_distinguishes_two_runs_of_one_name(tmp_path):
     agent = ToolAgent("", TOOLS)
 
     def bindings(_machine, started):
@@ -307,21 +307,21 @@ def test_an_agent_tells_two_runs_of_one_name_apart(tmp_path):
     assert [request.body["messages"][1]["content"] for request in requests] == ["alice", "bob"]
 
 
-def test_old_exchanges_are_left_out_where_they_have_no_room(talk, monkeypatch):
+def test_old_exchanges_that_do_not_fit_are_left_out(talk, monkeypatch):
     monkeypatch.setattr(agent_module, "CONTEXT_TOKENS", 100)
     _, bodies = talk([SAYS], ("message", "one" * 100), ("message", "two" * 100))
     assert [message["content"][:3] for message in bodies[1]["messages"][1:]] == ["two"]
     assert "[1 earlier messages of the user are left out here.]" in bodies[1]["messages"][0]["content"]
 
 
-def test_names_of_many_calls_are_mended_in_no_time(talk):
-    """Each of them wrote all of them anew: 1,000 took 13 s."""
+def test_names_of_many_calls_are_corrected_quickly(talk):
+    """Each call once rewrote all of them: 1,000 calls took 13 s."""
     calls = asks(*[("Find", '{"place": "Rome"}')] * 300)
     _, bodies = talk([calls, SAYS], ("message", "?"))
     assert {call["function"]["name"] for call in bodies[1]["messages"][2]["tool_calls"]} == {"find"}
 
 
-def test_a_row_that_leaves_calls_open_has_them_told_as_not_made(talk):
+def test_calls_that_a_row_leaves_open_are_answered_as_not_made(talk):
     leaves = TABLE.replace(
         "| denied                 |                 |             | refuse_call, next_call  | calling  |",
         "| denied                 |                 |             | ask_model               | thinking |",

@@ -1,4 +1,4 @@
-"""What an answer brings: a reason for each that cannot be used, and that a call that is written as text is none."""
+"""Answers of a model: each unusable one has a reason, and a call that is written as text is not a call."""
 
 import pytest
 from each_row import each_row
@@ -22,7 +22,7 @@ def a_call():
 
 @each_row("reason", ["MALFORMED_FUNCTION_CALL", "length", "content_filter", "SAFETY", "OTHER", "pause"])
 @each_row("said", [[a_call()], []], ids=["a call", "nothing"])
-def test_after_another_reason_than_the_end_no_call_is_made_and_the_reason_is_told(reason, said):
+def test_abnormal_finish_reason_makes_no_call_and_is_reported(reason, said):
     kind, data = brought(*said, finished(reason))
     assert (kind, data.calls) == ("cut_off", ())
     known = {"length": "limit of tokens", "content_filter": "content filter", "SAFETY": "content filter"}
@@ -30,12 +30,12 @@ def test_after_another_reason_than_the_end_no_call_is_made_and_the_reason_is_tol
     assert data.why in data.note
 
 
-def test_a_call_whose_stream_ends_well_is_asked_for():
+def test_call_is_made_when_its_stream_ends_normally():
     assert brought(a_call(), finished("tool_calls"))[0] == "asked"
     assert brought(a_call(), finished("stop"))[0] == "asked"
 
 
-def test_an_answer_that_is_nothing_but_a_draft_is_none():
+def test_answer_of_nothing_but_a_draft_counts_as_cut_off():
     kind, data = brought(chunk({"content": "<think>Hm."}), finished("stop"))
     assert (kind, data.why) == ("cut_off", "it was only a draft")
 
@@ -51,7 +51,7 @@ def test_an_answer_that_is_nothing_but_a_draft_is_none():
         'Now {"tool": "get_weather", "parameters": {"city": "Par',
     ],
 )
-def test_a_text_that_seems_to_call_a_tool_is_no_answer(text):
+def test_text_that_seems_to_call_a_tool_is_not_an_answer(text):
     kind, data = brought(chunk({"content": text}), finished("stop"))
     assert kind == "cut_off" or data.calls, data
     if kind == "cut_off":
@@ -71,20 +71,20 @@ def test_a_text_that_seems_to_call_a_tool_is_no_answer(text):
         "Use `<tool_call>` for get_weather.",
     ],
 )
-def test_a_text_that_speaks_of_calls_is_an_answer(text):
+def test_text_that_talks_about_calls_is_an_answer(text):
     kind, data = brought(chunk({"content": text}), finished("stop"))
     assert (kind, data.content) == ("said", text)
 
 
 @each_row("odd", ["NaN", "12", -1, -(10**30), 10**30, True, 1.5, [1], {"a": 1}, float("nan")])
-def test_a_count_that_is_not_one_is_unknown(odd):
+def test_invalid_token_count_is_unknown(odd):
     usage = {"prompt_tokens": odd, "completion_tokens": 3, "cost": 0.5}
     _, told = answer_of(StreamResult(content="hi", finish_reason="stop", usage=usage), lambda name, _: name, ())
     assert told.usage == ModelUsage(None, 3, 0.5)
 
 
 @each_row("odd", ["0.5", -1e308, -0.1, float("inf"), float("nan"), True, 10**400, [1]])
-def test_a_cost_that_is_not_one_is_unknown(odd):
+def test_invalid_cost_is_unknown(odd):
     usage = {"prompt_tokens": 2, "completion_tokens": 3, "cost": odd}
     _, told = answer_of(StreamResult(content="hi", finish_reason="stop", usage=usage), lambda name, _: name, ())
     assert told.usage == ModelUsage(2, 3, None)

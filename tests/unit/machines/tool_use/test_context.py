@@ -1,4 +1,4 @@
-"""A model that cannot read so much is sent less: by real servers that say so in the words of providers."""
+"""Requests that are too long for a model are shortened: real servers refuse them in the words of providers."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ WORDS = {
 }
 
 
-def told(*sizes):
+def conversation_with(*sizes):
     """A conversation with results of these sizes."""
     messages = [ChatMessage("user", "?")]
     for number, size in enumerate(sizes):
@@ -58,9 +58,9 @@ def asked(address, messages, notices=None):
 
 
 @each_row("words", WORDS.values(), ids=WORDS)
-def test_less_is_sent_and_the_model_asked_again_whatever_the_provider_says(words):
+def test_shorter_request_follows_a_refusal_of_any_provider(words):
     notices = []
-    messages = told(9_000, 9_000)
+    messages = conversation_with(9_000, 9_000)
     with serving(refusing(400, {"error": {"message": words}}), GOOD) as (address, requests):
         result, room = asked(address, messages, notices)
     assert (result.content, len(requests), len(notices)) == ("Hello", 2, 1)
@@ -68,44 +68,44 @@ def test_less_is_sent_and_the_model_asked_again_whatever_the_provider_says(words
     assert room < 60_000
 
 
-def test_a_code_says_it_too():
+def test_reason_is_recognised_from_codes_and_messages():
     assert reason_of(400, "no context_length_exceeded") == "context_too_long"
     assert reason_of(500, "the request exceeds the available context size") == "context_too_long"
     assert reason_of(429, "Request too large: tokens per minute") == "rate_limit"
 
 
-def test_it_is_said_in_an_answer_with_a_good_status_too():
+def test_refusal_is_recognised_in_a_response_with_status_200():
     body = {"error": {"message": WORDS["OpenAI"], "code": "context_length_exceeded"}}
     with serving(answered(json.dumps(body).encode(), kind="application/json"), GOOD) as (address, requests):
-        assert asked(address, told(9_000))[0].content == "Hello"
+        assert asked(address, conversation_with(9_000))[0].content == "Hello"
     assert len(requests) == 2
 
 
-def test_what_is_over_by_the_server_s_numbers_is_left_out():
+def test_excess_by_the_numbers_of_the_server_is_left_out():
     notices = []
     words = "maximum context length is 9000 tokens, and you sent 10,000 tokens"
     with serving(refusing(400, {"error": {"message": words}}), GOOD) as (address, requests):
-        asked(address, told(9_000, 9_000), notices)
+        asked(address, conversation_with(9_000, 9_000), notices)
     sizes = [sent(request) for request in requests]
     assert 0.5 < sizes[1] / sizes[0] < 0.9
 
 
-def test_where_nothing_can_be_left_out_the_refusal_is_told():
+def test_refusal_is_reported_when_nothing_can_be_left_out():
     with serving(refusing(400, {"error": {"message": WORDS["OpenAI"]}})) as (address, requests):
         with pytest.raises(GenerationError) as error:
             asked(address, [ChatMessage("user", "z" * 9_000)])
         assert (error.value.reason, len(requests)) == ("context_too_long", 1)
 
 
-def test_other_refusals_are_told_at_once():
+def test_other_refusals_are_reported_at_once():
     with serving(refusing(400, {"error": {"message": "no"}})) as (address, requests):
         with pytest.raises(GenerationError) as error:
-            asked(address, told(9_000))
+            asked(address, conversation_with(9_000))
         assert (error.value.reason, len(requests)) == ("failed", 1)
 
 
-def test_the_oldest_of_the_largest_give_way_first():
-    messages = told(9_000, 20, 9_000)
+def test_oldest_of_the_largest_results_is_shortened_first():
+    messages = conversation_with(9_000, 20, 9_000)
     found = within(messages, size_of(messages) - 3_000)
     assert [len(each.content or "") < len(was.content or "") for each, was in zip(found, messages, strict=True)] == [
         False, False, True, False, False, False, False,
@@ -115,7 +115,7 @@ def test_the_oldest_of_the_largest_give_way_first():
     assert within(messages, 0)[0] == messages[0]
 
 
-def test_a_room_holds_for_the_same_model_and_wish_alone():
+def test_room_is_valid_only_for_the_same_model_and_limit():
     room = room_of(5_000, 48_000, "m")
     assert room == Room(5_000, 48_000, "m")
     assert first_room(room, 48_000, "m") == 5_000
@@ -125,6 +125,6 @@ def test_a_room_holds_for_the_same_model_and_wish_alone():
     assert room_of(48_000, 48_000, "m") is None
 
 
-def test_a_result_that_is_shortened_stays_json():
+def test_shortened_result_stays_json():
     message = ChatMessage("tool", json.dumps({"a": "z" * 500}), answers="a")
     assert json.loads(shorten(message, 300).content)["a"].startswith("z")

@@ -1,4 +1,4 @@
-"""Tools for models that can call none: what they are told, what holds their answer to its form, what it means."""
+"""Tools for models that cannot call tools: the request, the schema that constrains the answer, and its meaning."""
 
 import json
 
@@ -26,7 +26,7 @@ def schema():
         {"tool": "answer", "arguments": {"text": "It is done."}},
     ],
 )
-def test_what_the_schema_takes_is_a_call_or_an_answer(answer):
+def test_answer_that_fits_the_schema_is_a_call_or_a_text(answer):
     Draft202012Validator(schema()).validate(answer)
     said = read_reply(json.dumps(answer))
     if answer["tool"] == "answer":
@@ -46,7 +46,7 @@ def test_what_the_schema_takes_is_a_call_or_an_answer(answer):
         [],
     ],
 )
-def test_what_is_no_call_is_not_taken(answer):
+def test_invalid_call_does_not_fit_the_schema(answer):
     assert not Draft202012Validator(schema()).is_valid(answer)
 
 
@@ -56,7 +56,7 @@ def test_any_text_is_a_reply_or_none(text):
     assert found is None or isinstance(found, ModelReply)
 
 
-def test_history_is_told_as_the_model_would_write_it():
+def test_history_is_written_as_the_model_would_write_it():
     call = ToolCall("1", "c1", "read_file", {"path": "a"})
     told = as_texts(
         [
@@ -75,7 +75,7 @@ def test_history_is_told_as_the_model_would_write_it():
     ]
 
 
-def test_the_tools_are_named_with_what_they_need():
+def test_tools_are_listed_with_their_arguments():
     first, *_ = with_tool_list([ChatMessage("system", "S"), ChatMessage("user", "U")], TOOLS)
     assert "- write_file(path, content, create_dirs?): Write a whole file" in first.content
     assert "- answer(text)" in first.content

@@ -1,4 +1,4 @@
-"""Who answers over a network that fails, and answers that do not end: real servers on this machine."""
+"""Models behind a failing network, and answers that do not end: real servers on this machine."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def asked(address, on_text=None, **wanted):
 
 
 def cut_off(result):
-    """What the answer brings, which is cut off."""
+    """Return the data of an answer that was cut off."""
     kind, data = answer_of(result, lambda name, _: name)
     assert kind == "cut_off"
     return data
@@ -44,21 +44,21 @@ def cut_off(result):
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
-def test_a_server_that_fails_for_a_moment_is_asked_again(status):
+def test_server_that_fails_for_a_moment_is_asked_again(status):
     with serving(*[refusing(status, {}, "retry-after: 0")] * 4, GOOD) as (address, requests):
         assert asked(address).content == "Hello"
     assert len(requests) == 5
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
-def test_a_refusal_is_told_at_once(status):
+def test_refusal_is_reported_at_once(status):
     with serving(refusing(status, {})) as (address, requests), pytest.raises(GenerationError) as error:
         asked(address)
     assert (error.value.server.status, len(requests)) == (status, 1)
 
 
-def test_a_server_that_comes_back_late_is_waited_for():
-    """It breaks the first connection, is gone for a while, and is there again at the same address."""
+def test_server_that_comes_back_late_is_waited_for():
+    """The server breaks the first connection, is gone for a while, and comes back at the same address."""
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     answer = []
@@ -72,7 +72,7 @@ def test_a_server_that_comes_back_late_is_waited_for():
     assert len(played.requests) == 1
 
 
-def test_who_waits_is_told_why_and_for_how_long():
+def test_wait_is_reported_with_reason_and_length():
     told = []
     with serving(refusing(503, {}), GOOD) as (address, _):
         assert asked(address, on_wait=told.append).content == "Hello"
@@ -81,14 +81,14 @@ def test_who_waits_is_told_why_and_for_how_long():
     assert told[0].endswith(" Trying again in 0.5 s.")
 
 
-def test_a_stream_that_just_ends_is_told_in_sentences():
+def test_stream_that_just_ends_is_reported_in_sentences():
     told, answers = [], iter([Said("half", breaks_off=True), Said("whole")])
     with playing(lambda *_: next(answers)) as played:
         assert asked(played.model, on_wait=told.append).content == "whole"
     assert told == ["interrupted: the stream ended without a finish reason. Trying again in 0.5 s."]
 
 
-def test_nobody_waits_longer_than_is_wanted(monkeypatch):
+def test_wait_never_exceeds_the_setting(monkeypatch):
     monkeypatch.setenv(VARIABLE, "0.2")
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -96,14 +96,14 @@ def test_nobody_waits_longer_than_is_wanted(monkeypatch):
         asked(address)
 
 
-def test_a_server_that_asks_for_too_long_a_wait_is_told():
+def test_server_that_asks_for_too_long_a_wait_is_reported():
     with serving(refusing(429, {}, "retry-after: 31")) as (address, requests), pytest.raises(GenerationError) as error:
         asked(address)
     assert str(error.value).endswith("asks to wait 31 s, and 30 s is the longest wait in all.")
     assert len(requests) == 1
 
 
-def test_without_patience_nothing_is_asked_again(monkeypatch):
+def test_zero_waiting_time_means_no_retry(monkeypatch):
     monkeypatch.setenv(VARIABLE, "0")
     busy = refusing(503, {}, "retry-after: 0")
     for answer in (busy, [RESET]):
@@ -115,18 +115,18 @@ def test_without_patience_nothing_is_asked_again(monkeypatch):
 
 
 @pytest.mark.parametrize("said", ["soon", "-1", "nan", "1e9"])
-def test_patience_that_is_no_time_is_refused(monkeypatch, said):
+def test_invalid_waiting_time_is_refused(monkeypatch, said):
     monkeypatch.setenv(VARIABLE, said)
     with pytest.raises(ModelUnavailable, match=f"{VARIABLE} = '{said}' is not a number of seconds from 0"):
         model_of("http://127.0.0.1:9/v1#m")
 
 
-def test_a_wait_that_nobody_wants_any_more_ends_at_once():
+def test_cancelled_wait_ends_at_once():
     async def cancelled(address, requests):
         task = asyncio.create_task(model_of(f"{address}/v1#m").ask(MESSAGES, (), number=0, on_text=None))
         while not requests:  # noqa: ASYNC110  (the server runs in threads)
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.2)  # it has read the refusal; were it quicker or slower, the test would hold too
+        await asyncio.sleep(0.2)  # by now it has read the refusal; the test holds at any speed
         task.cancel()
         await asyncio.wait({task}, timeout=20)
         return task.cancelled()
@@ -136,7 +136,7 @@ def test_a_wait_that_nobody_wants_any_more_ends_at_once():
         assert len(requests) == 1
 
 
-def test_the_work_goes_on_when_the_server_is_back(tmp_path):
+def test_work_goes_on_when_the_server_is_back(tmp_path):
     playing_on = acting(HELLO_PLAN, hello)
     number = iter(range(100))
 
@@ -156,9 +156,9 @@ def test_the_work_goes_on_when_the_server_is_back(tmp_path):
 @pytest.mark.parametrize(
     "broken",
     [answered(HALF, RESET), answered(HALF), answered(HALF + events([{"error": {"code": 503, "message": "gone"}}]))],
-    ids=["reset", "no end", "an error"],
+    ids=["reset", "unfinished", "error"],
 )
-def test_an_answer_that_breaks_off_is_asked_for_again(broken):
+def test_answer_that_breaks_off_is_requested_again(broken):
     shown = []
     with serving(broken, GOOD) as (address, requests):
         assert asked(address, shown.append).content == "Hello"
@@ -166,7 +166,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(broken):
     assert len(requests) == 2
 
 
-def test_an_answer_that_breaks_off_again_and_again_is_told_as_far_as_it_came():
+def test_answer_that_keeps_breaking_off_is_returned_as_far_as_it_came():
     with serving(answered(HALF, RESET)) as (address, requests):
         said = cut_off(asked(address))
     assert said.content == "Hel"
@@ -174,7 +174,7 @@ def test_an_answer_that_breaks_off_again_and_again_is_told_as_far_as_it_came():
     assert len(requests) == 3
 
 
-def test_a_provider_of_litellm_is_asked_again_too(monkeypatch):
+def test_litellm_provider_is_asked_again_too(monkeypatch):
     pytest.importorskip("litellm", reason="the extra `litellm` is not installed")
     with serving(refusing(503, {}), GOOD) as (address, requests):
         monkeypatch.setenv("OPENAI_API_BASE", f"{address}/v1")
@@ -186,7 +186,7 @@ def test_a_provider_of_litellm_is_asked_again_too(monkeypatch):
 
 
 def endless(text, pause_s):
-    """Send text in chunks for as long as somebody reads."""
+    """Send text in chunks for as long as the client reads."""
 
     def send(connection):
         piece = events([chunk({"content": text})], done=False)
@@ -198,7 +198,7 @@ def endless(text, pause_s):
     return [*answered(HALF, RESET)[:-1], send]
 
 
-def test_an_answer_without_end_is_cut_off_at_its_size():
+def test_endless_answer_is_cut_off_at_the_size_limit():
     with serving(endless("more " * 1000, 0)) as (address, requests):
         said = cut_off(asked(address, max_tokens=8))
     assert said.content.startswith("Helmore more ")
@@ -207,7 +207,7 @@ def test_an_answer_without_end_is_cut_off_at_its_size():
     assert len(requests) == 1
 
 
-def test_an_answer_without_end_is_cut_off_in_time():
+def test_endless_answer_is_cut_off_at_the_time_limit():
     with serving(endless("more ", 0.01)) as (address, requests):
         said = cut_off(asked(address, whole_s=0.5))
     assert said.content.startswith("Helmore more ")
@@ -215,19 +215,19 @@ def test_an_answer_without_end_is_cut_off_in_time():
     assert len(requests) == 1
 
 
-def test_the_time_for_an_answer_is_for_all_tries_together():
+def test_time_limit_of_an_answer_covers_all_tries():
     with serving(answered(HALF, RESET), endless("more ", 0.01)) as (address, requests):
         said = cut_off(asked(address, whole_s=2.5))
     assert "m did not finish within 2 s" in said.why
     assert len(requests) == 2
 
 
-def test_what_an_answer_may_have_depends_on_its_tokens():
+def test_size_limit_of_an_answer_depends_on_its_tokens():
     assert most_bytes(None) == most_bytes(10**9) == 16 << 20
     assert most_bytes(1_000) == (1 << 20) + 2_048_000
 
 
-def test_what_a_model_in_json_mode_has_said_without_end_is_told_too():
+def test_endless_answer_in_json_mode_is_returned_as_far_as_it_came():
     with serving(endless("more " * 1000, 0)) as (address, _):
         model = model_of(f"{address}/v1#m", ModelOptions(max_tokens=8, json_mode=True))
         tool = Tool("t", "d", schema={"type": "object"})

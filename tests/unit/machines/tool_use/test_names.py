@@ -1,4 +1,4 @@
-"""Names of tools: what models make of them, and what can be sent back."""
+"""Names of tools: as models write them, and as they are sent back."""
 
 import re
 
@@ -20,16 +20,16 @@ from machines.tool_use.tool_call import display_name, provider_name
         ("a" * 200_000, "a" * 64),
     ],
 )
-def test_a_name_is_sent_back_as_every_provider_takes_it(name, sent):
+def test_name_is_sent_back_in_a_form_every_provider_accepts(name, sent):
     assert provider_name(name) == sent
 
 
 @given(st.text())
-def test_any_text_gives_a_name_that_stays_the_same(name):
+def test_any_text_gives_a_stable_name(name):
     assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", provider_name(name))
     assert provider_name(provider_name(name)) == provider_name(name)
 
 
-def test_a_long_name_is_told_short():
+def test_long_name_is_displayed_short():
     assert display_name("read_file") == "read_file"
     assert display_name("a" * 200_000) == f"{'a' * 64}.."

@@ -1,4 +1,4 @@
-"""Halves of characters, and numbers that are none."""
+"""Texts and values that JSON cannot write: lone surrogates, NaN, deep nesting."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ BASH = shutil.which("bash")
         ({"\ud83d": ["a", "\ud83d", 1, None]}, {"\ufffd": ["a", "\ufffd", 1, None]}), (1.5, 1.5), (None, None), ("", ""),
     ],
 )  # fmt: skip
-def test_what_is_given_is_unicode(given, wanted):
+def test_value_becomes_valid_unicode(given, wanted):
     found = as_unicode(given)
     assert found == wanted
     json.dumps(found, ensure_ascii=False).encode()
@@ -34,11 +34,11 @@ def test_what_is_given_is_unicode(given, wanted):
         ({"a": [1, 2.5, {"b": "x"}]}, True), (None, True), ({"a": [float("inf")]}, False), (float("nan"), False), (10**400, True), ({}, True), ("[" * 99, True),
     ],
 )  # fmt: skip
-def test_what_json_cannot_write_is_noticed(given, wanted):
+def test_value_that_json_cannot_write_is_detected(given, wanted):
     assert is_writable(given) is wanted
 
 
-def test_what_is_nested_too_deep_is_noticed():
+def test_value_nested_too_deep_is_detected():
     deep = [[]]
     for _ in range(10_000):
         deep = [deep]
@@ -49,7 +49,7 @@ def test_what_is_nested_too_deep_is_noticed():
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=4))
 @example(["python", "-c", "import os\nos.remove('a')", "it's \\ so", "", "a\u202egpj.sh", "\x1b[2J", "\x80", "é"])
 @settings(max_examples=40, deadline=None)
-def test_a_command_is_one_line_that_a_shell_reads_as_it_is(words):
+def test_command_is_written_as_one_line_that_a_shell_reads_back(words):
     line = shell_line(words)
     assert line.isprintable()
     program = [BASH, "-c", f"printf '%s\\0' {line}"]

@@ -45,7 +45,7 @@ def step(name, guard_id, *results, rho=always, uses=()):
     return WorkflowStep(name, ActionPair(rho, Writes(name), Says(*results)), guard_id, uses)
 
 
-def test_steps_run_in_order_and_give_their_artifacts_by_guard_id():
+def test_steps_run_in_order_and_give_artifacts_by_guard_id():
     second = step("code", "g_impl", FAILED, uses=("g_test",))
     workflow = Workflow([step("tests", "g_test"), second], InMemoryArtifactDAG())
     result = workflow.execute("adder")
@@ -57,7 +57,7 @@ def test_steps_run_in_order_and_give_their_artifacts_by_guard_id():
     assert workflow.workflow_state.is_satisfied("g_impl")
 
 
-def test_exhausted_retries_name_the_step_and_give_all_that_was_turned_down():
+def test_exhausted_retries_name_the_step_and_list_all_rejections():
     steps = [step("tests", "g_test"), step("code", "g_impl", FAILED, FAILED), step("docs", "g_docs")]
     result = Workflow(steps, InMemoryArtifactDAG(), rmax=1).execute("adder")
     assert (result.status, result.failed_step) == (WorkflowStatus.FAILED, "code")
@@ -67,7 +67,7 @@ def test_exhausted_retries_name_the_step_and_give_all_that_was_turned_down():
     assert steps[2].action_pair.generator.calls == 0
 
 
-def test_an_escalation_brings_artifact_feedback_and_earlier_rejections():
+def test_escalation_brings_artifact_feedback_and_earlier_rejections():
     result = Workflow([step("code", "g_impl", FAILED, FATAL)], InMemoryArtifactDAG()).execute("adder")
     assert (result.status, result.failed_step) == (WorkflowStatus.ESCALATION, "code")
     assert (result.escalation_artifact.content, result.escalation_feedback) == ("code 2", "forbidden")
@@ -85,7 +85,7 @@ def test_an_escalation_brings_artifact_feedback_and_earlier_rejections():
         ("aborted", None, "failed", None),
     ],
 )
-def test_a_person_answers(event, data, status, content):
+def test_person_can_answer_an_escalation(event, data, status, content):
     dag = InMemoryArtifactDAG()
     workflow = Workflow([step("code", "g_impl", FATAL)], dag)
     assert workflow.execute("adder").status is WorkflowStatus.ESCALATION
@@ -98,7 +98,7 @@ def test_a_person_answers(event, data, status, content):
     assert [entry.data for entry in answered] == [data]
 
 
-def test_there_is_nothing_to_answer_without_an_escalation():
+def test_answer_without_an_escalation_is_refused():
     workflow = Workflow([step("code", "g_impl")], InMemoryArtifactDAG())
     with pytest.raises(RuntimeError, match="no escalation waits"):
         workflow.answer("approved")
@@ -107,7 +107,7 @@ def test_there_is_nothing_to_answer_without_an_escalation():
         workflow.answer("approved")
 
 
-def test_what_is_no_answer_changes_nothing():
+def test_invalid_answer_changes_nothing():
     workflow = Workflow([step("code", "g_impl", FATAL)], InMemoryArtifactDAG())
     workflow.execute("adder")
     with pytest.raises(dsa.errors.OccurrenceError):
@@ -115,7 +115,7 @@ def test_what_is_no_answer_changes_nothing():
     assert workflow.answer("approved").status is WorkflowStatus.SUCCESS
 
 
-def test_a_precondition_that_does_not_hold_fails_the_workflow_at_its_step():
+def test_unmet_precondition_fails_the_workflow_at_its_step():
     steps = [step("a", "g_a"), step("b", "g_b", rho=lambda state: state.is_satisfied("g_c")), step("c", "g_c")]
     result = Workflow(steps, InMemoryArtifactDAG()).execute("x")
     assert (result.status, result.failed_step, result.provenance) == (WorkflowStatus.FAILED, "b", ())
@@ -123,7 +123,7 @@ def test_a_precondition_that_does_not_hold_fails_the_workflow_at_its_step():
     assert [each.action_pair.generator.calls for each in steps] == [1, 0, 0]
 
 
-def test_the_table_that_runs_can_be_checked():
+def test_table_of_a_workflow_can_be_checked():
     steps = [step("tests", "g_test"), step("code", "g_impl", uses={"spec": "g_test"})]
     machine = dsa.loads(Workflow(steps, InMemoryArtifactDAG(), rmax=1).document)
     report = dsa.check(machine)
@@ -136,7 +136,7 @@ class Raises(GeneratorInterface):
         raise ConnectionError("no network")
 
 
-def test_a_generator_that_raises_gives_a_result_not_an_exception():
+def test_generator_that_raises_gives_a_result_not_an_exception():
     steps = [step("a", "g_a"), WorkflowStep("b", ActionPair(always, Raises(), Says()), "g_b")]
     result = Workflow(steps, InMemoryArtifactDAG()).execute("x")
     assert (result.status, result.failed_step) == (WorkflowStatus.FAILED, "b")
@@ -154,12 +154,12 @@ def test_a_generator_that_raises_gives_a_result_not_an_exception():
         ([step("a", "g_a"), step("b", "a"), step("c", "c", uses=("g_a", "a"))], "two artifacts under one name"),
     ],
 )
-def test_steps_that_make_no_table_are_refused(steps, message):
+def test_invalid_steps_are_refused(steps, message):
     with pytest.raises(ValueError, match=message):
         Workflow(steps, InMemoryArtifactDAG())
 
 
-def test_it_can_be_awaited():
+def test_workflow_can_be_awaited():
     async def inside():
         workflow = Workflow([step("code", "g_impl", FATAL)], InMemoryArtifactDAG())
         first = await workflow.execute_async("adder")
@@ -173,7 +173,7 @@ def prompted(task, uses=()):
     return [step("tests", "g_test"), WorkflowStep("code", pair, "g_impl", uses)]
 
 
-def test_a_prompt_that_nothing_fills_in_is_refused_when_the_workflow_is_made():
+def test_unknown_placeholder_is_refused_when_the_workflow_is_made():
     with pytest.raises(
         ValueError, match=r"step code: nothing fills in the placeholder \{tset\} of task; did you mean 'test'"
     ):

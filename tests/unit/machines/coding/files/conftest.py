@@ -1,4 +1,4 @@
-"""A workspace, opened in both ways: by the kernel in one call, and name by name."""
+"""A workspace whose paths are opened in both ways: by the kernel in one call, and name by name."""
 
 import pytest
 from file_tools import FileTools

@@ -1,4 +1,4 @@
-"""Calls that fail or are killed at each call by which the disk is changed: all is done, or nothing."""
+"""Calls that fail or are killed at each system call that changes the disk: all is done, or nothing."""
 
 import errno
 import os
@@ -34,7 +34,7 @@ AFTER = {"write_files": NEW, "write_file": {**OLD, "x/y/two.py": b"new 2"}, "edi
 
 
 def changes_made(tool, tmp_path):
-    """Count the calls that change the disk, closing aside."""
+    """List the system calls that change the disk, except for closing."""
     prepared(tmp_path / "counted")
     made = []
 
@@ -49,7 +49,7 @@ def changes_made(tool, tmp_path):
 
 @pytest.mark.parametrize("tool", CALLS)
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
-def test_an_error_at_any_call_leaves_all_old_or_all_new(tmp_path, tool, number):
+def test_error_at_any_system_call_leaves_all_old_or_all_new(tmp_path, tool, number):
     calls = changes_made(tool, tmp_path)
     assert "rename" in calls
     for failing in range(len(calls)):
@@ -76,7 +76,7 @@ def test_an_error_at_any_call_leaves_all_old_or_all_new(tmp_path, tool, number):
 
 
 def killed_at(folder, tool, planned, failing):
-    """Do a call in a process that is killed right before its n-th change of the disk; tell whether it was."""
+    """Do a call in a process that is killed right before its n-th change of the disk; return whether it was killed."""
     child = os.fork()
     if child == 0:
         left = [failing]
@@ -97,7 +97,7 @@ def killed_at(folder, tool, planned, failing):
 
 
 @pytest.mark.parametrize("tool", CALLS)
-def test_a_call_that_was_killed_anywhere_is_done_again_to_the_same_end(tmp_path, tool):
+def test_call_killed_anywhere_can_be_repeated_with_the_same_result(tmp_path, tool):
     calls = changes_made(tool, tmp_path)
     partly = 0
     for failing in range(len(calls)):
@@ -119,7 +119,7 @@ def test_a_call_that_was_killed_anywhere_is_done_again_to_the_same_end(tmp_path,
 
 
 @pytest.mark.parametrize("tool", CALLS)
-def test_all_is_on_disk_before_the_first_name_and_the_names_are_in_the_end(tmp_path, tool):
+def test_contents_are_synced_before_the_first_rename_and_names_after_all(tmp_path, tool):
     calls = changes_made(tool, tmp_path)
     first, last = calls.index("rename"), max(at for at, name in enumerate(calls) if name == "rename")
     assert "write" not in calls[first:]
@@ -129,15 +129,15 @@ def test_all_is_on_disk_before_the_first_name_and_the_names_are_in_the_end(tmp_p
     assert calls[last:].count("fsync") == calls.count("rename")
 
 
-def test_only_what_the_tools_left_is_taken_away(workspace, tmp_path):
+def test_only_leftovers_of_the_tools_are_removed(workspace, tmp_path):
     for name in (".env", ".dsa~notes", ".dsa~" + "f" * 31, "x.dsa~" + "f" * 32, ".dsa~" + "f" * 32):
         (tmp_path / name).write_text("kept")
     workspace.write_file("a", "x")
     assert sorted(contents(tmp_path)) == [".dsa~" + "f" * 31, ".dsa~notes", ".env", "a", "x.dsa~" + "f" * 32]
 
 
-def test_what_is_found_done_is_on_disk_too(tmp_path):
-    """Who did it may have died before the names that lead to the file were synced."""
+def test_call_that_finds_its_work_done_still_syncs_it(tmp_path):
+    """The process that wrote the file may have died before it synced the folders above."""
     prepared(tmp_path)
     with FileTools(tmp_path) as opened:
         planned = opened.plan("write_file", CALLS["write_file"])
@@ -154,7 +154,7 @@ def test_what_is_found_done_is_on_disk_too(tmp_path):
     assert synced == [("fsync", folder.stat().st_ino) for folder in (tmp_path, tmp_path / "x", tmp_path / "x" / "y")]
 
 
-def test_what_another_process_is_writing_is_not_swept_away(tmp_path):
+def test_file_that_another_process_is_writing_is_not_removed(tmp_path):
     names = []
 
     def handle(name, arguments, perform):

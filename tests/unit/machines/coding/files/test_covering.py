@@ -1,4 +1,4 @@
-"""What is protected in a workspace is found by one quick look at names, and is what the patterns cover."""
+"""Protected paths of a workspace: one quick look at names finds exactly those that the patterns cover."""
 
 from pathlib import Path
 
@@ -31,12 +31,12 @@ PATTERNS = (
 
 
 def covered_below(root, protection):
-    """Return the paths of what is protected in a folder, the uppermost only."""
+    """Return the protected paths of a folder, the topmost only."""
     with scan_planted(str(root), protection) as sight:
         return sorted(str(Path(path).relative_to(root)) for path in sight.protected_numbers)
 
 
-def told_slowly(root, protection):
+def covered_slowly(root, protection):
     """Judge each path, whatever its name."""
     paths = [path.relative_to(root).parts for path in root.rglob("*")]
     covered = [parts for parts in paths if protection.covers(parts)]
@@ -47,15 +47,15 @@ def told_slowly(root, protection):
     st.lists(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4), max_size=8),
     st.lists(st.sampled_from(PATTERNS), max_size=3),
 )
-def test_nothing_that_is_protected_is_passed_over(tmp_path_factory, paths, patterns):
+def test_quick_scan_finds_every_protected_path(tmp_path_factory, paths, patterns):
     root = tmp_path_factory.mktemp("covered")
     for path in paths:
         Path(root, *path).mkdir(parents=True, exist_ok=True)
     protection = Protection.of(patterns)
-    assert covered_below(root, protection) == told_slowly(root, protection)
+    assert covered_below(root, protection) == covered_slowly(root, protection)
 
 
-def test_links_are_named_and_not_followed(tmp_path):
+def test_protected_links_are_listed_and_not_followed(tmp_path):
     (tmp_path / "outside" / ".git").mkdir(parents=True)
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside" / "link").symlink_to(tmp_path / "outside")
@@ -63,14 +63,14 @@ def test_links_are_named_and_not_followed(tmp_path):
     assert covered_below(tmp_path / "inside", Protection.of(())) == [".dsa"]
 
 
-def test_every_name_of_a_file_is_found(tmp_path):
-    """What is mounted is a path: by another one the file could be written."""
+def test_every_name_of_a_protected_file_is_found(tmp_path):
+    """Each path is mounted separately: through an unlisted one the file could be written."""
     (tmp_path / "a.lock").write_text("x")
     (tmp_path / "b.lock").hardlink_to(tmp_path / "a.lock")
     assert covered_below(tmp_path, Protection.of(["*.lock"])) == ["a.lock", "b.lock"]
 
 
-def test_the_part_that_makes_a_repository_is_one_that_was_not_there_before():
+def test_new_part_of_a_repository_was_missing_before():
     before = RepositoryShape("here", {"head": "HEAD", "refs": "refs"})
     now = RepositoryShape("here", {**before.names, "objects": "Objects"})
     assert now.new_part(before) == "here/Objects"

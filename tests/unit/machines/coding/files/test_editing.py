@@ -1,4 +1,4 @@
-"""Edits, and the differences that are shown of them."""
+"""Edits of files, and their diffs."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from machines.coding.tools.workspace import edit_text, unified_diff
 
 
-def test_a_difference_is_shown_for_a_person(workspace, tmp_path):
+def test_diff_is_shown_for_a_person(workspace, tmp_path):
     (tmp_path / "a.py").write_text("".join(f"line {n}\n" for n in range(1, 30)))
     assert workspace.diff("edit", {"path": "a.py", "old": "line 10\n", "new": "line ten\n"}) == (
         "--- a.py\n+++ a.py\n@@ -7,7 +7,7 @@\n line 7\n line 8\n line 9\n-line 10\n+line ten\n line 11\n line 12\n line 13\n"
@@ -24,8 +24,8 @@ def test_a_difference_is_shown_for_a_person(workspace, tmp_path):
     assert "line break at the end changes" in workspace.diff("write_file", {"path": "a.py", "content": same[:-1]})
 
 
-def test_all_that_is_written_is_shown_and_cannot_repaint_a_terminal(workspace, tmp_path):
-    """A person lets it happen by what is seen: nothing may stand behind what is cut off."""
+def test_diff_shows_all_new_content_and_cannot_repaint_a_terminal(workspace, tmp_path):
+    """A person approves what the diff shows: nothing may hide behind a cut."""
     (tmp_path / "many").write_text("".join(f"{n % 7}{n}\n" for n in range(60_000)))
     (tmp_path / "bin").write_bytes(b"\0" * 10)
     (tmp_path / "huge").write_text("x" * 4_000_001)
@@ -44,7 +44,7 @@ def test_all_that_is_written_is_shown_and_cannot_repaint_a_terminal(workspace, t
 
 
 def rebuilt(before, shown):
-    """Do what a difference says."""
+    """Apply a diff."""
     old, new, at = before.split("\n"), [], 0
     for line in shown.splitlines()[2:]:
         if line.startswith("@@"):
@@ -63,7 +63,7 @@ LINES = st.lists(st.sampled_from("abc"), min_size=1, max_size=30).map("\n".join)
 
 
 @given(LINES, LINES)
-def test_a_difference_leads_from_one_text_to_the_other(before, after):
+def test_diff_leads_from_one_text_to_the_other(before, after):
     shown = unified_diff("x", f"{before}\n".encode(), f"{after}\n".encode())
     if before == after:
         assert shown == "x: stays as it is\n"
@@ -76,7 +76,7 @@ def test_a_difference_leads_from_one_text_to_the_other(before, after):
     st.text(alphabet="ab\n", min_size=1, max_size=4),
     st.text("abc\n", max_size=4),
 )
-def test_an_edit_is_a_replacement_with_any_line_endings(text, old, new):
+def test_edit_is_a_replacement_with_any_line_endings(text, old, new):
     for crlf, ending in itertools.product((False, True), repeat=2):
         there, asked = text.replace("\n", "\r\n") if crlf else text, old.replace("\n", "\r\n") if ending else old
         found, error = given_or_refused(edit_text, "x", there, asked, new, everywhere=True)
@@ -105,13 +105,13 @@ def test_an_edit_is_a_replacement_with_any_line_endings(text, old, new):
         ("no end", "end", "end\n", "no end\n"),
     ],
 )
-def test_an_edit_keeps_all_else(workspace, tmp_path, text, old, new, after):
+def test_edit_keeps_everything_else(workspace, tmp_path, text, old, new, after):
     (tmp_path / "a").write_bytes(text.encode())
     assert workspace.edit("a", old, new)["result"].startswith("Edited a: it has ")
     assert (tmp_path / "a").read_bytes().decode() == after
 
 
-def test_an_edit_of_what_stands_several_times(workspace, tmp_path):
+def test_edit_of_a_text_that_occurs_several_times_needs_all(workspace, tmp_path):
     (tmp_path / "a").write_text("x = 1\ny = 2\nx = 1\nx = 1\n")
     code, text = refused(workspace.edit, "a", "x = 1", "x = 2")
     assert (code, text) == (
@@ -122,7 +122,7 @@ def test_an_edit_of_what_stands_several_times(workspace, tmp_path):
     assert (tmp_path / "a").read_text() == "x = 2\ny = 2\nx = 2\nx = 2\n"
 
 
-def test_an_edit_of_what_is_not_there_shows_what_is(workspace, tmp_path):
+def test_edit_of_a_missing_text_shows_similar_lines(workspace, tmp_path):
     (tmp_path / "a").write_text("def total(items):\n    return sum(items)\n\n\ndef mean(items):\n\treturn 0\n")
     code, text = refused(workspace.edit, "a", "def totals(items):\n  return sum(item)", "")
     assert code == "not_found"
@@ -136,7 +136,7 @@ def test_an_edit_of_what_is_not_there_shows_what_is(workspace, tmp_path):
     assert "nor a similar text" in refused(workspace.edit, "a", "§§§§§§§§§§§§", "")[1]
 
 
-def test_an_edit_that_is_not_found_says_that_line_ends_are_mixed(workspace, tmp_path):
+def test_edit_of_a_missing_text_mentions_mixed_line_ends(workspace, tmp_path):
     (tmp_path / "a").write_bytes(b"one\r\ntwo\nthree\r\nfour\n")
     hint = "its line ends are mixed, \\r\\n and \\n: use one line, or several with their ends as read_file shows them"
     code, text = refused(workspace.edit, "a", "one\ntwo\nthree", "x")
@@ -151,7 +151,7 @@ def test_an_edit_that_is_not_found_says_that_line_ends_are_mixed(workspace, tmp_
     assert "mixed" not in refused(workspace.edit, "b", "one two", "x")[1]
 
 
-def test_a_file_that_is_no_text_is_not_edited(workspace, tmp_path):
+def test_binary_or_too_large_file_is_not_edited(workspace, tmp_path):
     (tmp_path / "a").write_bytes(b"caf\xe9")
     assert refused(workspace.edit, "a", "caf", "x")[0] == "binary_file"
     (tmp_path / "b").write_bytes(b"x" * 1_000_001)

@@ -1,4 +1,4 @@
-"""What the guard says of a call before it happens."""
+"""The guard's judgement of a call before it happens."""
 
 from each_row import each_row
 from file_tools import FileTools
@@ -28,7 +28,7 @@ from file_tools import FileTools
         ("run_cmd", {"cmd": "../../x"}, False),
     ],
 )
-def test_the_guard_refuses_what_leads_out_and_nothing_else(tmp_path, tool, arguments, faulty):
+def test_guard_refuses_only_invalid_and_protected_paths(tmp_path, tool, arguments, faulty):
     (tmp_path / "a").write_text("x")
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("a")

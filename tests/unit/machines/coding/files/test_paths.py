@@ -1,4 +1,4 @@
-"""What a path means, and what a pattern covers."""
+"""Paths and what they mean; patterns and what they cover."""
 
 import pytest
 from each_row import each_row
@@ -25,12 +25,12 @@ from machines.coding.tools.workspace_boundary import PathPattern, parts_of, path
         ("späße/日本.py", ("späße", "日本.py")),
     ],
 )
-def test_what_a_path_means(path, parts):
+def test_path_is_read_as_parts_below_the_workspace(path, parts):
     assert parts_of(path, ["/some/space"]) == parts
     assert parts_of(path_text(parts)) == parts
 
 
-def test_a_path_is_known_by_what_it_leads_to_however_it_is_written(workspace, tmp_path):
+def test_path_has_one_name_however_it_is_written(workspace, tmp_path):
     for written in ("a/b.txt", "./a//b.txt", "././a/./c/../b.txt", f"{tmp_path}/a/b.txt", f"/{tmp_path}/./a/b.txt"):
         assert workspace.known_as(written) == "a/b.txt"
     assert workspace.known_as(f"{tmp_path}/") == workspace.known_as(".") == "."
@@ -38,7 +38,7 @@ def test_a_path_is_known_by_what_it_leads_to_however_it_is_written(workspace, tm
     assert workspace.known_as(f"{tmp_path.parent}//other") == f"{tmp_path.parent}/other"
 
 
-def test_an_absolute_path_is_taken_as_it_is_seen_from_the_workspace(workspace, tmp_path):
+def test_absolute_path_is_read_relative_to_the_workspace(workspace, tmp_path):
     workspace.write_file(str(tmp_path / "src" / "a.py"), "x")
     assert workspace.read_file("src/a.py")["content"] == "x"
     code, text = refused(workspace.write_file, f"{tmp_path}beside/a.py", "x")
@@ -47,7 +47,7 @@ def test_an_absolute_path_is_taken_as_it_is_seen_from_the_workspace(workspace, t
 
 
 @given(st.text(alphabet="a./ ~:\\\0\n\udc80é", max_size=20) | st.text(max_size=20))
-def test_any_text_is_names_that_stay_inside_or_is_refused(text):
+def test_any_path_stays_inside_or_is_refused(text):
     parts, error = given_or_refused(parts_of, text, ["/a"])
     if error is not None:
         assert error.code in ("bad_path", "path_outside_workspace")
@@ -71,12 +71,12 @@ def test_any_text_is_names_that_stay_inside_or_is_refused(text):
         ("[ab]?.py", ["a1.py", "x/b2.py"], ["c1.py", "a.py"]),
     ],
 )
-def test_patterns(pattern, covered, free):
+def test_pattern_covers_only_its_paths(pattern, covered, free):
     made = PathPattern(pattern)
     assert [path for path in [*covered, *free] if made.covers(path.split("/"))] == covered
 
 
 @pytest.mark.parametrize("pattern", ["", "/", ".", "./"])
-def test_a_pattern_that_names_nothing_is_told_at_once(tmp_path, pattern):
+def test_pattern_that_names_nothing_is_refused_at_once(tmp_path, pattern):
     with pytest.raises(ValueError, match="names nothing"):
         FileTools(tmp_path, [pattern])

@@ -1,4 +1,4 @@
-"""Lists and reading, by what they give and say."""
+"""Listing folders and reading files: results and messages."""
 
 import os
 
@@ -6,7 +6,7 @@ import pytest
 from file_tools import refused, sha
 
 
-def test_a_folder_is_listed_by_name_with_kinds_and_sizes(workspace, tmp_path):
+def test_folder_is_listed_by_name_with_kinds_and_sizes(workspace, tmp_path):
     for name in (".git", ".dsa", "src"):
         (tmp_path / name).mkdir()
     (tmp_path / "b.py").write_text("abc")
@@ -27,7 +27,7 @@ def test_a_folder_is_listed_by_name_with_kinds_and_sizes(workspace, tmp_path):
     assert workspace.list_dir("src")["result"] == "0 entries in src"
 
 
-def test_what_we_write_for_people_is_not_listed(workspace, tmp_path):
+def test_files_written_for_people_are_not_listed(workspace, tmp_path):
     (tmp_path / "agent_ledger.log").write_text("x")
     (tmp_path / ".agent_context").mkdir()
     (tmp_path / ".agent_context" / "state.json").write_text("{}")
@@ -37,7 +37,7 @@ def test_what_we_write_for_people_is_not_listed(workspace, tmp_path):
     assert workspace.read_file("agent_ledger.log")["content"] == "x"
 
 
-def test_a_long_list_says_how_many_more_there_are(workspace, tmp_path):
+def test_long_list_says_how_many_more_there_are(workspace, tmp_path):
     for number in range(203):
         (tmp_path / f"{number:03}").touch()
     found = workspace.list_dir()
@@ -48,7 +48,7 @@ def test_a_long_list_says_how_many_more_there_are(workspace, tmp_path):
     assert rest["result"] == "203 entries in .; those before number 201 are not shown"
 
 
-def test_what_cannot_be_listed(workspace, tmp_path):
+def test_list_of_a_file_or_a_missing_or_protected_folder_is_refused(workspace, tmp_path):
     (tmp_path / "a.py").touch()
     (tmp_path / ".git" / "hooks").mkdir(parents=True)
     assert refused(workspace.list_dir, "a.py") == ("not_a_folder", "'a.py' is not a folder: read it with read_file")
@@ -56,7 +56,7 @@ def test_what_cannot_be_listed(workspace, tmp_path):
     assert refused(workspace.list_dir, ".git/hooks")[0] == "protected_path"
 
 
-def test_a_file_is_read_with_its_size_and_lines(workspace, tmp_path):
+def test_file_is_read_with_its_size_and_lines(workspace, tmp_path):
     (tmp_path / "a.py").write_bytes("x = 'é'\r\ny".encode())
     assert workspace.read_file("a.py") == {
         "content": "x = 'é'\ny",
@@ -73,7 +73,7 @@ def test_a_file_is_read_with_its_size_and_lines(workspace, tmp_path):
 
 
 @pytest.mark.parametrize("max_bytes", [1, 2, 3, 4, 5, 7, 100])
-def test_a_file_read_in_pieces_is_the_file(workspace, tmp_path, max_bytes):
+def test_pieces_of_a_file_make_up_the_whole_file(workspace, tmp_path, max_bytes):
     text = "aé日𝄞\n" * 5
     (tmp_path / "a.txt").write_text(text, "utf-8")
     pieces, offset = [], 0
@@ -86,7 +86,7 @@ def test_a_file_read_in_pieces_is_the_file(workspace, tmp_path, max_bytes):
 
 
 @pytest.mark.parametrize("max_bytes", [4, 5, 6, 7, 100])
-def test_a_file_of_windows_is_read_in_pieces_with_plain_line_ends(workspace, tmp_path, max_bytes):
+def test_windows_file_is_read_in_pieces_with_plain_line_ends(workspace, tmp_path, max_bytes):
     text = "ab\n\n日c\n" * 4 + "end"
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
     pieces, offset = [], 0
@@ -99,7 +99,7 @@ def test_a_file_of_windows_is_read_in_pieces_with_plain_line_ends(workspace, tmp
 
 
 @pytest.mark.parametrize("before", range(1 << 20, (1 << 20) - 3, -1))
-def test_line_ends_are_known_wherever_they_stand_in_a_large_file(workspace, tmp_path, before):
+def test_line_ends_are_recognised_anywhere_in_a_large_file(workspace, tmp_path, before):
     (tmp_path / "a.txt").write_bytes(b"x" * before + b"\r\ny")
     assert workspace.read_file("a.txt", 100, before - 1)["content"] == "x\ny"
 
@@ -111,14 +111,14 @@ def test_mixed_line_ends_are_shown_as_they_are(workspace, tmp_path):
     assert found["result"].endswith("; its line ends are mixed, \\r\\n and \\n, and shown as they are")
 
 
-def test_a_cut_says_the_true_size_and_how_to_read_on(workspace, tmp_path):
+def test_cut_file_says_its_true_size_and_how_to_read_on(workspace, tmp_path):
     (tmp_path / "a.txt").write_text("ab\ncd\nef\n")
     assert workspace.read_file("a.txt", 4)["result"] == (
         "Read a.txt: 9 bytes, 3 lines; bytes 0 to 4 are shown; read on with offset=4"
     )
 
 
-def test_what_is_no_text(workspace, tmp_path):
+def test_binary_file_is_refused_and_invalid_utf_8_is_replaced(workspace, tmp_path):
     (tmp_path / "a.bin").write_bytes(b"ab\0c")
     (tmp_path / "b.txt").write_bytes("a".encode("utf-16"))
     (tmp_path / "c.txt").write_bytes("caf\xe9 \xe0".encode("latin-1"))
@@ -132,7 +132,7 @@ def test_what_is_no_text(workspace, tmp_path):
     assert found["result"].endswith("it is not all UTF-8: 2 characters are shown as \ufffd")
 
 
-def test_a_missing_file_is_told_with_those_that_are_alike(workspace, tmp_path):
+def test_missing_file_is_reported_with_similar_names(workspace, tmp_path):
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "hello.py").touch()
     text = "there is no 'src/helo.py'; there is 'src/hello.py'"
@@ -143,7 +143,7 @@ def test_a_missing_file_is_told_with_those_that_are_alike(workspace, tmp_path):
     assert refused(workspace.read_file, "src/hello.py/x")[0] == "not_a_folder"
 
 
-def test_what_others_ask_of_a_file(workspace, tmp_path):
+def test_digest_and_exists_answer_for_any_path(workspace, tmp_path):
     (tmp_path / "a.py").write_text("x")
     (tmp_path / "link").symlink_to("a.py")
     assert workspace.digest("a.py") == sha("x")

@@ -1,4 +1,4 @@
-"""Search, by what it finds and says."""
+"""Search: results and messages."""
 
 import pytest
 from file_tools import refused
@@ -43,7 +43,7 @@ def test_lines_are_found_by_text_and_by_expression(searched, pattern, is_regex):
         ({"max_results": 2}, ["a.py", "src/b.py"]),
     ],
 )
-def test_a_search_can_be_narrowed(searched, options, files):
+def test_search_can_be_narrowed(searched, options, files):
     for is_regex in (False, True):
         found = searched.search("import", is_regex=is_regex, **options)
         assert [line.split(":")[0] for line in found["matches"]] == files
@@ -51,7 +51,7 @@ def test_a_search_can_be_narrowed(searched, options, files):
         assert ("1 more are not shown: narrow path, glob or pattern" in found["result"]) == found["more"]
 
 
-def test_what_we_write_for_people_is_not_searched(searched, tmp_path):
+def test_files_written_for_people_are_not_searched(searched, tmp_path):
     before = searched.search("import")
     (tmp_path / "agent_ledger.log").write_text("import\n")
     (tmp_path / ".agent_context").mkdir()
@@ -61,7 +61,7 @@ def test_what_we_write_for_people_is_not_searched(searched, tmp_path):
         assert refused(searched.search, "import", path)[0] == "protected_path"
 
 
-def test_a_search_that_finds_nothing_says_what_may_have_been_meant(searched):
+def test_search_without_results_suggests_what_may_be_meant(searched):
     assert searched.search("print|re", "src")["result"] == (
         "no line in 2 files has it as a text (for an expression set is_regex=true)"
     )
@@ -71,7 +71,7 @@ def test_a_search_that_finds_nothing_says_what_may_have_been_meant(searched):
     assert refused(searched.search, "x", ".git/config")[0] == "protected_path"
 
 
-def test_long_lines_are_cut_around_what_was_found(workspace, tmp_path):
+def test_long_lines_are_cut_around_the_match(workspace, tmp_path):
     (tmp_path / "a").write_text("x" * 5_000 + "needle" + "y" * 5_000)
     for is_regex in (False, True):
         (line,) = workspace.search("needle", is_regex=is_regex)["matches"]

@@ -1,4 +1,4 @@
-"""Writing, by what it says and leaves on disk, and what was planned of it. Attacks on it are in `security/`."""
+"""Writing files: messages, contents on disk, and planned changes. Attacks on it are in `security/`."""
 
 import json
 import stat
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from machines.coding.tools.workspace import FileEdit
 
 
-def test_a_file_is_written_as_the_seed_says(workspace, tmp_path):
+def test_file_is_written_with_the_message_of_the_seed(workspace, tmp_path):
     found = workspace.write_file("hello.py", "print('Hello, World!')")
     assert found == {
         "result": "Wrote 22 chars to hello.py",
@@ -24,7 +24,7 @@ def test_a_file_is_written_as_the_seed_says(workspace, tmp_path):
     assert workspace.write_file("hello.py", "é\r\n")["result"].endswith("; it was the same before")
 
 
-def test_folders_are_made_unless_that_is_not_wanted(workspace, tmp_path):
+def test_folders_are_created_unless_create_dirs_is_false(workspace, tmp_path):
     code, text = refused(workspace.write_file, "a/b/c.py", "x", create_dirs=False)
     assert (code, text) == ("no_such_folder", "there is no folder 'a/b': set create_dirs=true to create it")
     assert contents(tmp_path) == {}
@@ -33,7 +33,7 @@ def test_folders_are_made_unless_that_is_not_wanted(workspace, tmp_path):
     assert contents(tmp_path) == {"a/b/c.py": b"x", "a/b/d.py": b"y"}
 
 
-def test_the_mode_of_a_file_is_kept(workspace, tmp_path):
+def test_permissions_of_an_overwritten_file_are_preserved(workspace, tmp_path):
     for mode in (0o600, 0o755, 0o4755):
         (tmp_path / "run").write_text("old")
         (tmp_path / "run").chmod(mode)
@@ -41,7 +41,7 @@ def test_the_mode_of_a_file_is_kept(workspace, tmp_path):
         assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == mode & 0o777
 
 
-def test_a_new_file_has_the_mode_of_any_new_file(workspace, tmp_path):
+def test_new_file_has_the_default_permissions(workspace, tmp_path):
     workspace.write_file("a", "x")
     (tmp_path / "b").touch()
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
@@ -64,7 +64,7 @@ def test_a_new_file_has_the_mode_of_any_new_file(workspace, tmp_path):
         (b"a", "x\r\n", b"x\r\n", ""),
     ],
 )
-def test_a_file_keeps_its_bom_and_line_ends(workspace, tmp_path, before, content, after, kept):
+def test_file_keeps_its_bom_and_line_ends(workspace, tmp_path, before, content, after, kept):
     (tmp_path / "a").write_bytes(before)
     call = {"path": "a", "content": content}
     planned = workspace.plan("write_file", call)
@@ -78,7 +78,7 @@ def test_a_file_keeps_its_bom_and_line_ends(workspace, tmp_path, before, content
 
 
 @given(st.text("ab\r\n", max_size=12), st.booleans())
-def test_a_file_that_is_read_and_written_again_is_the_same(text, has_bom):
+def test_file_that_is_read_and_written_back_is_unchanged(text, has_bom):
     with memory_folder() as folder, FileTools(folder) as workspace:
         data = b"\xef\xbb\xbf" * has_bom + text.encode()
         (folder / "a").write_bytes(data)
@@ -86,7 +86,7 @@ def test_a_file_that_is_read_and_written_again_is_the_same(text, has_bom):
         assert (folder / "a").read_bytes() == data
 
 
-def test_several_files_keep_each_its_own_line_ends(workspace, tmp_path):
+def test_several_files_each_keep_their_line_ends(workspace, tmp_path):
     (tmp_path / "a").write_bytes(b"1\r\n")
     (tmp_path / "b").write_bytes(b"1\n")
     written = workspace.write_files([{"path": name, "content": "x\ny\n"} for name in "abc"])
@@ -95,7 +95,7 @@ def test_several_files_keep_each_its_own_line_ends(workspace, tmp_path):
     assert written["result"] == f"Wrote 3 files: {kept}"
 
 
-def test_what_is_not_written_over(workspace, tmp_path):
+def test_folders_and_read_only_files_are_not_overwritten(workspace, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "kept").write_text("old")
     (tmp_path / "kept").chmod(0o444)
@@ -142,7 +142,7 @@ def test_what_is_not_written_over(workspace, tmp_path):
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_calls_that_cannot_be_meant_change_nothing(workspace, tmp_path, tool, arguments, code):
+def test_invalid_calls_change_nothing(workspace, tmp_path, tool, arguments, code):
     (tmp_path / "old").write_text("x")
     said, text = refused(workspace.apply, tool, arguments)
     assert said == code
@@ -160,7 +160,7 @@ def test_several_files_are_written_at_once(workspace, tmp_path):
     assert contents(tmp_path) == {"x/a": b"1", "b": b"22"}
 
 
-def test_what_is_planned_is_what_happens(workspace, tmp_path):
+def test_planned_changes_are_the_changes_made(workspace, tmp_path):
     prepared(tmp_path / "here")
     (tmp_path / "a").write_text("x")
     for tool, arguments in (
@@ -181,7 +181,7 @@ def test_what_is_planned_is_what_happens(workspace, tmp_path):
     assert workspace.diff("list_dir", {}) == ""
 
 
-def test_a_call_is_not_done_when_its_files_have_changed_since(workspace, tmp_path):
+def test_call_is_refused_when_its_files_have_changed_since(workspace, tmp_path):
     (tmp_path / "a").write_text("one two")
     calls = {
         "edit": {"path": "a", "old": "two", "new": "2"},

@@ -1,4 +1,4 @@
-"""What a mark reads is bounded, by bytes and by time; it is told what is left out, and it can be stopped."""
+"""Limits of a mark, in bytes and in time: it reports what it leaves out, and it can be stopped."""
 
 import itertools
 import os
@@ -22,14 +22,14 @@ FIT = workspace_scan.MOST_BYTES // SIZE
 
 
 def sparse(folder, count):
-    """Make files that are as large as any that is kept, and take no room on the disk."""
+    """Make files of the largest size that is stored; they take no room on the disk."""
     folder.mkdir()
     for number in range(count):
         with (folder / f"f{number:03}").open("wb") as file:
             file.truncate(SIZE)
 
 
-def test_what_is_beyond_the_bound_of_bytes_is_left_out_and_told(history, root):
+def test_files_beyond_the_byte_limit_are_left_out_and_reported(history, root):
     sparse(root / "a", FIT + 5)
     (root / "z.txt").write_text("code comes first")
     first = history.mark("first")
@@ -42,7 +42,7 @@ def test_what_is_beyond_the_bound_of_bytes_is_left_out_and_told(history, root):
     assert [each.path for each in history.changed_files(first, history.mark("last"))] == ["z.txt"]
 
 
-def test_what_was_left_out_never_seems_to_be_new(history, root, tmp_path):
+def test_file_that_was_left_out_never_appears_as_new(history, root, tmp_path):
     sparse(root / "a", FIT + 5)
     first = history.mark("first")
     for number in range(50):
@@ -53,7 +53,7 @@ def test_what_was_left_out_never_seems_to_be_new(history, root, tmp_path):
     assert history.unkept(again) == history.unkept(first)
 
 
-def test_a_file_that_is_named_is_kept_whatever_else_there_is(history, root):
+def test_named_file_is_stored_whatever_else_there_is(history, root):
     sparse(root / "a", FIT + 5)
     first = history.mark("first", ["a/f104"])
     (root / "a" / "f104").write_text("changed")
@@ -63,26 +63,26 @@ def test_a_file_that_is_named_is_kept_whatever_else_there_is(history, root):
     assert (root / "a" / "f104").stat().st_size == SIZE
 
 
-def test_what_is_not_read_in_time_is_left_out_and_told(history, root, monkeypatch):
+def test_files_not_read_in_time_are_reported(history, root, monkeypatch):
     monkeypatch.setattr(workspace_scan, "MOST_S", -1.0)
     assert " not read within 60 s, as " in history.unkept(history.mark("first"))
 
 
-def test_what_was_read_once_is_looked_at_however_late_it_is(history, root, monkeypatch):
+def test_file_read_before_is_checked_even_after_the_time_limit(history, root, monkeypatch):
     first = history.mark("first")
     monkeypatch.setattr(workspace_scan, "MOST_S", -1.0)
     (root / "src" / "a.py").write_text("changed")
     assert [each.path for each in history.changed_files(first, history.mark("last"))] == ["src/a.py"]
 
 
-def test_a_mark_that_is_stopped_leaves_nothing(history, root):
+def test_stopped_mark_leaves_nothing(history, root):
     asked = itertools.count()
     with pytest.raises(DsaError, match="was stopped"):
         history.mark("first", stop=lambda: next(asked) > 1)
     assert history.unkept(history.mark("second")) == ""
 
 
-def test_a_call_that_was_stopped_before_does_not_look_at_the_workspace(root, tmp_path):
+def test_call_stopped_in_advance_does_not_touch_the_workspace(root, tmp_path):
     toolbox = Toolbox({"workspace": str(root)}, tmp_path)
     write = {"path": "new.txt", "content": "x"}
     planned = tuple(toolbox.workspace.plan(WriteFile(**write)))
@@ -95,7 +95,7 @@ def test_a_call_that_was_stopped_before_does_not_look_at_the_workspace(root, tmp
     toolbox.close()
 
 
-def test_progress_is_told_after_two_seconds_and_taken_away(monkeypatch):
+def test_progress_is_shown_after_two_seconds_and_cleared(monkeypatch):
     clock = iter([0.0, 1.0, 1.9, 2.0, 2.1, 2.6])
     monkeypatch.setattr(workspace_scan.time, "monotonic", lambda: next(clock))
     told = []
@@ -108,7 +108,7 @@ def test_progress_is_told_after_two_seconds_and_taken_away(monkeypatch):
     assert told == [f"{said}3 files, 0 MB, 2 s", f"{said}4 files, 1 MB, 3 s", ""]
 
 
-def test_a_user_is_told_what_is_not_kept_by_the_work_and_by_undo(tmp_path):
+def test_work_and_undo_both_report_files_that_are_not_stored(tmp_path):
     code = typed_in(tmp_path)
     sparse(tmp_path / "work" / "a", FIT + 5)
     write = calls(("write_file", {"path": "a.txt", "content": "one\n"}))
@@ -120,7 +120,7 @@ def test_a_user_is_told_what_is_not_kept_by_the_work_and_by_undo(tmp_path):
     assert told in code("last", command="undo").stdout
 
 
-def test_ctrl_c_ends_a_look_and_the_work_is_taken_up(tmp_path):
+def test_ctrl_c_ends_the_first_scan_before_anything_is_done(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     for number in range(60):

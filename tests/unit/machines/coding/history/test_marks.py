@@ -1,4 +1,4 @@
-"""What is kept of a workspace, and compared. Files, links and repositories are real."""
+"""Marks of a workspace: what is stored, and what is compared. Files, links and repositories are real."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def paths(changes):
 # -- marking
 
 
-def test_an_unchanged_workspace_has_the_same_mark(history, root, tmp_path):
+def test_unchanged_workspace_has_the_same_mark(history, root, tmp_path):
     first = history.mark("as it was")
     assert history.mark("nothing done") == first
     assert WorkspaceHistory(tmp_path / "history", root).mark("another process") == first
@@ -67,7 +67,7 @@ def test_every_kind_of_change_is_found(history, root):
     assert paths(history.changed_files(last, first)) == paths(history.changed_files(first, last))
 
 
-def test_a_change_of_equal_size_and_time_is_found(history, root):
+def test_change_of_equal_size_and_time_is_found(history, root):
     file = root / "src" / "a.py"
     first = history.mark("first")
     before = file.stat()
@@ -76,7 +76,7 @@ def test_a_change_of_equal_size_and_time_is_found(history, root):
     assert paths(history.changed_files(first, history.mark("last"))) == ["src/a.py"]
 
 
-def test_changes_right_after_each_other_are_all_found(history, root):
+def test_changes_in_quick_succession_are_all_found(history, root):
     marks = []
     for number in range(200):
         (root / "src" / "a.py").write_text(f"{number:04}", "utf-8")
@@ -84,7 +84,7 @@ def test_changes_right_after_each_other_are_all_found(history, root):
     assert len(set(marks)) == 200
 
 
-def test_an_empty_folder_is_kept(history, root):
+def test_empty_folder_changes_the_mark(history, root):
     first = history.mark("first")
     (root / "empty" / "inner").mkdir()
     last = history.mark("last")
@@ -92,7 +92,7 @@ def test_an_empty_folder_is_kept(history, root):
     assert history.changed_files(first, last) == ()
 
 
-def test_names_of_any_bytes(history, root):
+def test_file_names_of_any_bytes_are_recorded_and_undone(history, root):
     first = history.mark("first")
     for name in (b"new\nline", b"\xff\xfe", b" ", "é\u202e".encode(), b"-rf", b'"', b"a\\b"):
         (root / os.fsdecode(name)).write_text("x", "utf-8")
@@ -106,7 +106,7 @@ def test_names_of_any_bytes(history, root):
     assert state(root) == before
 
 
-def test_what_is_left_out(history, root):
+def test_ignored_large_and_special_files_are_left_out(history, root):
     for name in (".git", ".dsa", ".agent_context", "src/__pycache__", ".venv", "node_modules", ".mypy_cache", "build"):
         (root / name).mkdir()
         (root / name / "x").write_text("x", "utf-8")
@@ -131,13 +131,13 @@ def test_what_is_left_out(history, root):
     }  # fmt: skip
 
 
-def test_the_history_itself_is_left_out_wherever_it_is(root):
+def test_history_folder_inside_the_workspace_is_left_out(root):
     history = WorkspaceHistory(root / "kept", root)
     first = history.mark("first")
     assert history.mark("last") == first
 
 
-def test_a_file_that_is_named_later_is_still_looked_at(history, root):
+def test_file_that_gitignore_names_later_is_still_tracked(history, root):
     first = history.mark("first")
     (root / ".gitignore").write_text("*\n", "utf-8")
     (root / "src" / "a.py").write_text("hidden\n", "utf-8")
@@ -146,7 +146,7 @@ def test_a_file_that_is_named_later_is_still_looked_at(history, root):
     assert paths(history.changed_files(first, last)) == ["src/a.py"]
 
 
-def test_many_files_are_written_as_one_pack(history, root, tmp_path):
+def test_many_files_are_stored_and_restored(history, root, tmp_path):
     for number in range(500):
         (root / f"d{number % 7}").mkdir(exist_ok=True)
         (root / f"d{number % 7}" / f"f{number}").write_bytes(b"%d" % number * (number * 3))
@@ -159,7 +159,7 @@ def test_many_files_are_written_as_one_pack(history, root, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["src/a.py", "run.sh", "src"])
-def test_permissions_that_git_does_not_keep_are_a_change(history, root, tmp_path, name):
+def test_permissions_that_git_does_not_store_count_as_a_change(history, root, tmp_path, name):
     first = history.mark("first")
     (root / name).chmod(0o700 if name != "src/a.py" else 0o600)
     last = history.mark("last")
@@ -173,7 +173,7 @@ def test_permissions_that_git_does_not_keep_are_a_change(history, root, tmp_path
     assert WorkspaceHistory(tmp_path / "history", root).mark("all read again") == last
 
 
-def test_what_we_write_for_people_is_no_change(history, root):
+def test_files_written_for_people_do_not_change_the_mark(history, root):
     first = history.mark("first")
     (root / "agent_ledger.log").write_text("WROTE a\n", "utf-8")
     (root / ".agent_context").mkdir()
@@ -181,11 +181,11 @@ def test_what_we_write_for_people_is_no_change(history, root):
     assert history.mark("last") == first
 
 
-# -- what is known of files between two processes
+# -- the cache of files between two processes
 
 
 @pytest.mark.parametrize("torn", [None, b"", b'{"commit": "', b'{"commit": "", "root": "", "seen": {}}'])
-def test_without_what_was_seen_all_is_read_again(history, root, tmp_path, torn):
+def test_workspace_is_read_again_when_its_cache_is_lost_or_torn(history, root, tmp_path, torn):
     first = history.mark("first")
     seen = tmp_path / "history" / "dsa-seen.json"
     seen.unlink() if torn is None else seen.write_bytes(torn)
@@ -195,7 +195,7 @@ def test_without_what_was_seen_all_is_read_again(history, root, tmp_path, torn):
     assert paths(again.changed_files(first, again.mark("last"))) == ["src/a.py"]
 
 
-def test_two_handles_see_what_the_other_has_marked(history, root, tmp_path):
+def test_two_handles_see_the_marks_of_each_other(history, root, tmp_path):
     other = WorkspaceHistory(tmp_path / "history", root)
     first = history.mark("first")
     (root / "src" / "a.py").write_text("a = 2\n", "utf-8")
@@ -207,12 +207,12 @@ def test_two_handles_see_what_the_other_has_marked(history, root, tmp_path):
     assert git(tmp_path, "rev-list", "--count", "runs/workspace") == "3\n"
 
 
-def test_something_else_in_the_place_of_the_history(tmp_path, root):
+def test_folder_other_than_a_bare_repository_is_refused(tmp_path, root):
     with pytest.raises(StoreError, match="not a bare git repository"):
         WorkspaceHistory(root, root)
 
 
-def test_without_git_it_is_said_what_is_missing(root, tmp_path):
+def test_missing_git_is_reported_with_what_to_install(root, tmp_path):
     code = "import sys; from pathlib import Path; from machines.coding.history import WorkspaceHistory; WorkspaceHistory(Path(sys.argv[1]), Path(sys.argv[2]))"
     environment = {"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), "GIT_PYTHON_REFRESH": "quiet"}
     command = [sys.executable, "-c", code, tmp_path / "history", root]
@@ -223,7 +223,7 @@ def test_without_git_it_is_said_what_is_missing(root, tmp_path):
 
 
 @pytest.mark.parametrize("bad", ["", "HEAD", "--help", "0" * 39, UNKNOWN, "blob"])
-def test_what_is_no_mark_is_refused(history, bad):
+def test_invalid_mark_is_refused(history, bad):
     mark = history.mark("mark")
     bad = blob_id(b"a = 1\n") if bad == "blob" else bad
     for ask in (history.changed_files, history.diff, history.undo):
@@ -236,7 +236,7 @@ def test_what_is_no_mark_is_refused(history, bad):
 # -- differences
 
 
-def test_a_difference_has_names_and_lines(history, root):
+def test_diff_has_names_and_lines(history, root):
     first = history.mark("first")
     (root / "src" / "a.py").write_text("a = 2\n", "utf-8")
     (root / "é.bin").write_bytes(b"\0\1")
@@ -248,14 +248,14 @@ def test_a_difference_has_names_and_lines(history, root):
     assert text.endswith("Not kept: big (over 5,000,000 bytes)\n")
 
 
-def test_attributes_of_the_workspace_hide_nothing(history, root):
+def test_gitattributes_of_the_workspace_hide_nothing(history, root):
     first = history.mark("first")
     (root / ".gitattributes").write_text("* -diff binary eol=crlf working-tree-encoding=UTF-16\n", "utf-8")
     (root / "src" / "a.py").write_text("a = 2\n", "utf-8")
     assert "-a = 1\n+a = 2\n" in history.diff(first, history.mark("last"))
 
 
-def test_a_long_difference_has_a_beginning_and_an_end(history, root):
+def test_long_diff_keeps_its_beginning_and_end(history, root):
     first = history.mark("first")
     (root / "long").write_text("".join(f"line {number}\n" for number in range(10_000)), "utf-8")
     text = history.diff(first, history.mark("last"), most_bytes=2_000)
@@ -277,7 +277,7 @@ def looked(folder, before):
 
 
 @pytest.mark.parametrize("other", [None, 0, 1, 2, 3, 4])
-def test_a_file_is_read_again_when_anything_of_it_is_another(root, other):
+def test_file_is_read_again_when_any_of_its_metadata_differs(root, other):
     found = (root / "run.sh").stat()
     stamp = [found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
     if other is not None:
@@ -287,7 +287,7 @@ def test_a_file_is_read_again_when_anything_of_it_is_another(root, other):
     assert blob == (UNKNOWN if other is None else blob_id(b"#!/bin/sh\n"))
 
 
-def test_a_file_that_was_just_written_is_not_settled(tmp_path):
+def test_file_that_was_just_written_is_not_settled(tmp_path):
     (tmp_path / "new").write_text("x", "utf-8")
     assert not looked(tmp_path, {}).files["new"].is_settled
     assert looked(Path(os.__file__).parent / "json", {}).files["decoder.py"].is_settled

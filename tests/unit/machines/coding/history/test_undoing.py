@@ -1,4 +1,4 @@
-"""What an undo puts back, what it leaves alone, and that it can be done again when it was killed. Files and processes are real."""
+"""Undo: what it restores, what it leaves alone, and that it can be repeated after a kill. Files and processes are real."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from machines.coding.history import UNKEPT, UNKNOWN, Conflict, WorkspaceHistory,
 from machines.coding.history.workspace_scan import LARGEST_BYTES
 
 
-def test_an_undo_puts_all_back(history, root):
+def test_undo_restores_everything(history, root):
     before = state(root)
     first = history.mark("first")
     change_all(root)
@@ -33,7 +33,7 @@ def test_an_undo_puts_all_back(history, root):
     assert state(root) == changed
 
 
-def test_an_undo_that_is_done_already_does_nothing(history, root):
+def test_repeated_undo_does_nothing(history, root):
     first = history.mark("first")
     change_all(root)
     last = history.mark("last")
@@ -43,7 +43,7 @@ def test_an_undo_that_is_done_already_does_nothing(history, root):
     assert again.before == again.after
 
 
-def test_what_somebody_has_changed_since_is_left_alone(history, root):
+def test_files_changed_by_a_person_since_are_left_alone(history, root):
     first = history.mark("first")
     for name in ("src/a.py", "src/b.py", "run.sh", "made", "made2"):
         (root / name).write_text("by the agent", "utf-8")
@@ -69,7 +69,7 @@ def test_what_somebody_has_changed_since_is_left_alone(history, root):
     assert "by a person" in history.diff(last, undone.before)
 
 
-def test_only_what_is_between_the_marks_is_undone(history, root):
+def test_only_changes_between_the_marks_are_undone(history, root):
     (root / "earlier").write_text("1", "utf-8")
     first = history.mark("first")
     (root / "src" / "a.py").write_text("between", "utf-8")
@@ -81,7 +81,7 @@ def test_only_what_is_between_the_marks_is_undone(history, root):
 
 
 @pytest.mark.parametrize("back", [False, True])
-def test_files_folders_and_links_in_each_others_place(history, root, back):
+def test_files_folders_and_links_that_swapped_places_are_restored(history, root, back):
     one = state(root)
     first = history.mark("first")
     shutil.rmtree(root / "src")
@@ -101,7 +101,7 @@ def test_files_folders_and_links_in_each_others_place(history, root, back):
         assert state(root) == two
 
 
-def test_a_folder_that_holds_more_stays(history, root):
+def test_folder_with_other_files_stays(history, root):
     first = history.mark("first")
     (root / "new" / "__pycache__").mkdir(parents=True)
     (root / "new" / "__pycache__" / "x.pyc").write_text("x", "utf-8")
@@ -110,7 +110,7 @@ def test_a_folder_that_holds_more_stays(history, root):
     assert (root / "new" / "__pycache__" / "x.pyc").exists()
 
 
-def test_a_file_that_was_named_before_is_not_taken_for_made(history, root):
+def test_file_ignored_at_the_start_is_not_treated_as_created(history, root):
     (root / ".gitignore").write_text(".env\nkeys/\n", "utf-8")
     (root / ".env").write_text("a person's", "utf-8")
     (root / "keys").mkdir()
@@ -125,16 +125,16 @@ def test_a_file_that_was_named_before_is_not_taken_for_made(history, root):
     assert undone.restored_paths == (".gitignore",)
 
 
-#: What a command does after a .gitignore that names data.txt and kept/ has been there from the beginning, or has been made meanwhile.
+#: What happens to a .gitignore that has named data.txt and kept/ from the beginning.
 AFTERWARDS = {
     "the rules stay": {},
-    "the rules are others": {".gitignore": "*.log\n"},
-    "the rules are gone": {".gitignore": None},
+    "the rules change": {".gitignore": "*.log\n"},
+    "the rules are deleted": {".gitignore": None},
 }
 
 
 @pytest.mark.parametrize("name", AFTERWARDS)
-def test_ignored_file_that_is_gone_is_told_and_listed(history, root, name):
+def test_deleted_ignored_file_is_reported_and_listed(history, root, name):
     (root / ".gitignore").write_text("data.txt\nkept/\n", "utf-8")
     (root / "data.txt").write_text("precious", "utf-8")
     (root / "kept" / "deep").mkdir(parents=True)
@@ -162,7 +162,7 @@ def test_ignored_file_that_is_gone_is_told_and_listed(history, root, name):
 
 
 @pytest.mark.parametrize("rules", ["data.txt\n", "*\n"])
-def test_recorded_file_that_is_gone_is_put_back_whatever_a_gitignore_says_meanwhile(history, root, rules):
+def test_deleted_file_is_restored_whatever_gitignore_says_meanwhile(history, root, rules):
     (root / "data.txt").write_text("precious", "utf-8")
     first = history.mark("first")
     (root / ".gitignore").write_text(rules, "utf-8")
@@ -173,7 +173,7 @@ def test_recorded_file_that_is_gone_is_put_back_whatever_a_gitignore_says_meanwh
     assert (root / "data.txt").read_text("utf-8") == "precious"
 
 
-def test_file_of_which_nobody_knows_whether_it_was_there_is_not_called_new(history, root):
+def test_file_that_may_have_existed_before_is_not_called_new(history, root):
     (root / ".gitignore").write_text("later.txt\n", "utf-8")
     history.mark("first")
     (root / "later.txt").write_text("ignored", "utf-8")
@@ -186,7 +186,7 @@ def test_file_of_which_nobody_knows_whether_it_was_there_is_not_called_new(histo
     assert history.changed_files(first, last, new_paths=["later.txt"])[1].before is None
 
 
-def test_what_is_over_the_bounds_is_neither_new_nor_removed(history, root):
+def test_too_large_file_is_neither_new_nor_removed(history, root):
     (root / "shrinks").write_bytes(b"x" * (LARGEST_BYTES + 1))
     first = history.mark("first")
     (root / "shrinks").write_text("small", "utf-8")
@@ -195,7 +195,7 @@ def test_what_is_over_the_bounds_is_neither_new_nor_removed(history, root):
     assert found["shrinks"][0] == found["src/a.py"][1] == UNKEPT
 
 
-def test_ignored_names_are_bounded_and_what_is_beyond_is_told(history, root, monkeypatch):
+def test_ignored_names_are_limited_and_the_rest_is_reported(history, root, monkeypatch):
     monkeypatch.setattr(workspace_scan, "MOST_IGNORED", 3)
     (root / ".gitignore").write_text("many/\n", "utf-8")
     (root / "many").mkdir()
@@ -219,12 +219,12 @@ def test_files_that_were_or_are_too_large_are_left_alone(history, root):
     assert (root / "src" / "a.py").stat().st_size == LARGEST_BYTES + 1
 
 
-# -- permissions, and what is no file
+# -- permissions, pipes and sockets
 
 
 @pytest.mark.parametrize("earlier", [0o640, 0o600, 0o444, 0o664, 0o750, 0o777])
 @pytest.mark.parametrize("how", ["written", "opened", "gone", "replaced by a link", "in a folder that is gone"])
-def test_permissions_are_put_back(history, root, earlier, how):
+def test_permissions_of_a_file_are_restored(history, root, earlier, how):
     file = root / "src" / "a.py"
     file.chmod(earlier)
     (root / "src").chmod(0o700)
@@ -247,7 +247,7 @@ def test_permissions_are_put_back(history, root, earlier, how):
     assert state(root) == before
 
 
-def test_a_folder_that_was_opened_is_closed_again(history, root):
+def test_permissions_of_a_folder_are_restored(history, root):
     (root / "src").chmod(0o700)
     first = history.mark("first")
     (root / "src").chmod(0o777)
@@ -256,7 +256,7 @@ def test_a_folder_that_was_opened_is_closed_again(history, root):
     assert (root / "src").stat().st_mode & 0o777 == 0o700
 
 
-def test_what_somebody_has_closed_since_is_not_opened(history, root):
+def test_permissions_that_a_person_has_tightened_since_stay(history, root):
     first = history.mark("first")
     (root / "src" / "a.py").write_text("by the agent", "utf-8")
     (root / "src" / "b.py").chmod(0o666)
@@ -273,7 +273,7 @@ def test_what_somebody_has_closed_since_is_not_opened(history, root):
     assert (again.restored_paths, again.removed_paths) == ((), ())
 
 
-def test_the_user_s_umask_takes_nothing_from_what_was(history, root):
+def test_umask_does_not_change_restored_permissions(history, root):
     (root / "src").chmod(0o777)
     (root / "src" / "a.py").chmod(0o666)
     before = state(root)
@@ -293,7 +293,7 @@ def make_special(path, kind):
 
 
 @pytest.mark.parametrize("kind", ["a pipe", "a socket"])
-def test_what_is_no_file_and_was_made_is_taken_away(history, root, kind):
+def test_pipe_or_socket_that_was_created_is_removed(history, root, kind):
     before = state(root)
     first = history.mark("first")
     (root / "made").mkdir()
@@ -310,7 +310,7 @@ def test_what_is_no_file_and_was_made_is_taken_away(history, root, kind):
     assert (again.removed_paths, again.restored_paths, again.conflicts) == ((), (), ())
 
 
-def test_what_is_no_file_and_is_not_the_agent_s_is_left(history, root):
+def test_pipe_that_the_agent_did_not_create_is_left_alone(history, root):
     for name in ("own", "gone"):
         make_special(root / name, "a pipe")
     (root / ".gitignore").write_text("hidden\n", "utf-8")
@@ -355,7 +355,7 @@ print("done")
 
 
 def killed(folder, first, last, at):
-    """Have an undo done by a process that is killed at a call of the system; tell whether it came so far."""
+    """Undo in a process that is killed at a system call; return whether it got that far."""
     done = subprocess.run(
         [sys.executable, "-c", KILLED, folder, first, last, str(at)],
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -365,7 +365,7 @@ def killed(folder, first, last, at):
 
 
 @pytest.mark.parametrize("by", ["another undo", "a write"])
-def test_a_file_whose_undo_was_killed_before_its_other_name_was_gone_is_mended(tmp_path, root, by):
+def test_second_name_that_a_killed_undo_left_is_removed(tmp_path, root, by):
     history = WorkspaceHistory(tmp_path / "history", root)
     first = history.mark("first")
     (root / "src" / "a.py").unlink()
@@ -382,7 +382,7 @@ def test_a_file_whose_undo_was_killed_before_its_other_name_was_gone_is_mended(t
     assert list(root.rglob(".dsa~*")) == []
 
 
-def test_another_name_of_a_file_that_no_undo_has_left_is_still_refused(tmp_path, root):
+def test_file_with_hard_links_that_no_undo_left_is_still_refused(tmp_path, root):
     os.link(root / "src" / "a.py", root / "src" / f".dsa~{'0' * 32}")
     os.link(root / "src" / "a.py", tmp_path / "outside.py")
     with FileTools(root) as workspace:
@@ -390,7 +390,7 @@ def test_another_name_of_a_file_that_no_undo_has_left_is_still_refused(tmp_path,
 
 
 @pytest.mark.parametrize("step", [17, pytest.param(5, marks=pytest.mark.full)])
-def test_undo_that_was_killed_anywhere_can_be_done_again(tmp_path, root, fired, step):
+def test_undo_killed_anywhere_can_be_repeated(tmp_path, root, fired, step):
     original = state(root)
     history = WorkspaceHistory(tmp_path / "history", root)
     first = history.mark("first")

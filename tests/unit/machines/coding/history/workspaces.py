@@ -1,4 +1,4 @@
-"""A workspace with a file of each kind, what an agent may do to it, everything that is in it, and git asked about its history."""
+"""Workspaces for tests of the history: one with a file of each kind, changes as an agent makes them, and the full state to compare."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ def make_workspace(folder):
 
 
 def change_all(root):
-    """Do what an agent may do."""
+    """Change everything, as an agent may."""
     (root / "src" / "a.py").write_text("a = 2\n", "utf-8")
     (root / "src" / "b.py").unlink()
     (root / "run.sh").chmod(0o644)
@@ -31,7 +31,7 @@ def change_all(root):
 
 
 def state(root):
-    """Return everything in a folder: what links lead to, contents with modes, folders."""
+    """Return everything in a folder: targets of links, contents of files with their modes, and folders."""
     found = {}
     for path in (Path(parent, name) for parent, folders, files in os.walk(root) for name in (*folders, *files)):
         if path.is_symlink():
@@ -43,6 +43,6 @@ def state(root):
 
 
 def git_of_history(folder, *arguments):
-    """Ask git about the history in a folder; return what it prints."""
+    """Run git on the history in a folder; return what it prints."""
     command = ["git", f"--git-dir={folder / 'history'}", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout

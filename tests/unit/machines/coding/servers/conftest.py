@@ -1,4 +1,4 @@
-"""Servers that are opened for tests, and closed behind them."""
+"""Servers that tests open, closed at the end of each test."""
 
 import os
 
@@ -8,7 +8,7 @@ from foreign_servers import Foreign, real
 
 @pytest.fixture(scope="module")
 def shared():
-    """One server for the tests that leave it as it is."""
+    """One server for the tests that do not change it."""
     with Foreign({"test": real()}) as opened:
         yield opened
 
@@ -29,6 +29,6 @@ def opened():
 
 @pytest.fixture
 def mark(tmp_path):
-    """Return a pipe with a name: who reads it waits until a server has written."""
+    """Return a named pipe; reading it waits until a server has written."""
     os.mkfifo(tmp_path / "mark")
     return tmp_path / "mark"

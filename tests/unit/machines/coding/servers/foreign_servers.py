@@ -1,4 +1,4 @@
-"""Servers for tests of MCP servers: processes of their own, one made with the package mcp, and many that do it badly (`mcp_server.py`, `mcp_rogue.py`)."""
+"""MCP servers for tests, each a separate process: one made with the package mcp, and many that misbehave (`mcp_server.py`, `mcp_rogue.py`)."""
 
 import os
 import select
@@ -18,7 +18,7 @@ LONG_S, SHORT_S = 60.0, 1.0
 
 
 class Foreign(mcp_tools.Foreign):
-    """The tools of servers, which give JSON as models get it."""
+    """The tools of servers; their results are JSON, as models get it."""
 
     def call(self, *arguments, **options):
         return as_data(super().call(*arguments, **options))
@@ -44,7 +44,7 @@ def text(foreign, name, **arguments):
 
 
 def wait_until_gone(pid):
-    """Wait for the end of a process. A test that waits in vain is ended by nobody: it would be seen as hanging here."""
+    """Wait at most 30 s for the end of a process; fail if it still runs."""
     try:
         file = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""How MCP servers end: no process, no thread and no file is left, whoever ends them."""
+"""Ends of MCP servers: no process, thread or open file is left, whatever ends them."""
 
 import asyncio
 import gc
@@ -24,7 +24,7 @@ require_package("mcp", "the package mcp asks MCP servers")
 UNANSWERED = {"answers": False}
 
 
-def test_a_call_is_stopped_from_another_thread(opened, mark):
+def test_call_can_be_stopped_from_another_thread(opened, mark):
     foreign = opened(test=real())
     with stop() as stopping, ThreadPoolExecutor(1) as pool:
         calling = pool.submit(foreign.call, "test__slow", {"seconds": 600, "mark": str(mark)}, stop=stopping)
@@ -36,7 +36,7 @@ def test_a_call_is_stopped_from_another_thread(opened, mark):
     assert text(foreign, "test__lookup", key="mcp")
 
 
-def test_closing_ends_a_call_and_the_next_use_starts_again(opened, mark):
+def test_closing_ends_a_call_and_the_next_use_starts_the_server_again(opened, mark):
     foreign = opened(test=rogue("obedient"))
     with ThreadPoolExecutor(1) as pool:
         calling = pool.submit(foreign.call, "test__good", UNANSWERED | {"mark": str(mark)})
@@ -49,7 +49,7 @@ def test_closing_ends_a_call_and_the_next_use_starts_again(opened, mark):
     assert text(foreign, "test__good")
 
 
-def test_a_call_that_another_call_has_ended_says_so(opened, mark):
+def test_call_ended_by_another_call_says_so(opened, mark):
     foreign = opened(test=rogue("obedient"))
     with ThreadPoolExecutor(1) as pool:
         calling = pool.submit(foreign.call, "test__good", UNANSWERED | {"mark": str(mark)})
@@ -59,14 +59,14 @@ def test_a_call_that_another_call_has_ended_says_so(opened, mark):
     assert (code, "'test' was ended because of another call" in said) == ("server_ended", True)
 
 
-def test_many_threads_call_at_once(shared):
+def test_many_threads_can_call_at_once(shared):
     with ThreadPoolExecutor(8) as pool:
         texts = [" ".join("x" * number) for number in range(1, 41)]
         said = pool.map(lambda each: shared.call("test__word_count", {"text": each})["text"], texts)
         assert list(said) == [str(number) for number in range(1, 41)]
 
 
-def test_processes_that_a_server_leaves_are_killed(opened):
+def test_child_processes_of_a_server_are_killed(opened):
     foreign = opened(odd=rogue("children"))
     server, child = map(int, text(foreign, "odd__good").split())
     foreign.close()
@@ -74,14 +74,14 @@ def test_processes_that_a_server_leaves_are_killed(opened):
     wait_until_gone(child)
 
 
-def test_a_server_that_will_not_end_is_killed(opened):
+def test_server_that_will_not_end_is_killed(opened):
     foreign = opened(odd=rogue("stubborn"))
     pid = int(text(foreign, "odd__good"))
     foreign.close()
     wait_until_gone(pid)
 
 
-def test_what_is_dropped_is_closed():
+def test_servers_are_closed_when_their_object_is_deleted():
     foreign = Foreign({"odd": rogue("fine")})
     pid = int(text(foreign, "odd__good"))
     del foreign
@@ -89,7 +89,7 @@ def test_what_is_dropped_is_closed():
     wait_until_gone(pid)
 
 
-def test_no_thread_and_no_file_is_left():
+def test_no_thread_or_open_file_is_left():
     def used():
         with Foreign({"odd": rogue("fine"), "bad": rogue("ends")}) as foreign:
             refused(foreign.tools)
@@ -104,7 +104,7 @@ def test_no_thread_and_no_file_is_left():
 
 
 def read_mark(mark, process):
-    """Return what a server of a process writes to the pipe. The test fails when the process ends without that, and does not wait for ever."""
+    """Return what the server of a process writes to the pipe; fail if the process ends without writing."""
     reading = os.open(mark, os.O_RDONLY | os.O_NONBLOCK)
     try:
         while not (told := _read_now(reading)):
@@ -116,7 +116,7 @@ def read_mark(mark, process):
 
 
 def _read_now(file):
-    """Return what can be read; nothing where nobody has the other end open, or the server before has it open still."""
+    """Return what can be read: nothing if the other end is closed, or if the previous server still holds it open."""
     try:
         return os.read(file, 100)
     except BlockingIOError:
@@ -134,8 +134,8 @@ raise SystemExit(9)
 
 
 @pytest.mark.parametrize(("how", "code"), [("waits", -signal.SIGINT), ("ends", 9)])
-def test_neither_ctrl_c_nor_an_end_leaves_a_server(mark, how, code):
-    """The program does not close its servers: nobody has told it to."""
+def test_no_server_is_left_after_ctrl_c_or_an_exit(mark, how, code):
+    """The program does not close its servers itself."""
     command = [sys.executable, "-c", PROGRAM, str(TESTS / "mcp_rogue.py"), str(mark), how]
     with subprocess.Popen(command, cwd=TESTS.parent, stderr=subprocess.DEVNULL) as process:
         pid = int(read_mark(mark, process))
@@ -156,7 +156,7 @@ with Foreign({"test": McpServer([sys.executable, sys.argv[1], "obedient"])}) as 
 """
 
 
-def test_a_call_that_is_interrupted_does_not_go_on(mark):
+def test_interrupted_call_does_not_continue(mark):
     command = [sys.executable, "-c", INTERRUPTED, str(TESTS / "mcp_rogue.py"), str(mark)]
     with subprocess.Popen(command, cwd=TESTS.parent) as process:
         first = int(read_mark(mark, process))
@@ -178,21 +178,21 @@ except ToolError as error:
 """
 
 
-def test_without_the_package_it_says_how_to_install_it():
+def test_missing_package_is_reported_with_how_to_install_it():
     ran = subprocess.run([sys.executable, "-c", WITHOUT], cwd=TESTS.parent, capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("not_installed no MCP server can be used")
     assert "pip install '.[mcp]'" in ran.stdout
 
 
-def test_a_package_that_cannot_be_imported_is_told_before_a_server_is_started(opened, monkeypatch):
+def test_broken_package_is_reported_before_a_server_is_started(opened, monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp.shared.message", None)
     code, said = refused(opened(odd=McpServer(["program-that-nobody-has"])).tools)
     assert code == "not_installed"
     assert "the package mcp cannot be imported (import of mcp.shared.message halted" in said
 
 
-def test_nobody_waits_for_a_server_whose_talk_cannot_begin(monkeypatch):
-    """What is missing is found only when the talk begins: the process is there by then."""
+def test_server_whose_session_cannot_begin_is_not_waited_for(monkeypatch):
+    """The missing module is found only when the session begins, after the process has started."""
     monkeypatch.setitem(sys.modules, "mcp.shared.message", None)
 
     async def lived():

@@ -1,4 +1,4 @@
-"""MCP servers that fail: they do not start, do not answer, die in a call, change their tools."""
+"""Failures of MCP servers: they do not start, do not answer, die in a call, or change their tools."""
 
 import os
 import re
@@ -33,7 +33,7 @@ require_package("mcp", "the package mcp asks MCP servers")
         ("old", "server_not_started", "does not answer as an MCP server: Unsupported protocol version .* 1999-01-01"),
     ],
 )
-def test_a_server_that_does_not_start_is_told_by_name(opened, how, code, says):
+def test_server_that_does_not_start_is_reported_by_name(opened, how, code, says):
     seconds = 2 * SHORT_S if how == "deaf" else LONG_S
     found, said = refused(opened(bad=rogue(how, start_s=seconds)).tools)
     assert found == code
@@ -50,12 +50,12 @@ def test_a_server_that_does_not_start_is_told_by_name(opened, how, code, says):
         (McpServer(["/etc/passwd"]), "Permission denied: /etc/passwd"),
     ],
 )
-def test_a_program_that_is_not_there_is_told(opened, server, says):
+def test_program_that_cannot_be_started_is_reported(opened, server, says):
     found, said = refused(opened(bad=server).tools)
     assert (found, says in said) == ("server_not_started", True), said
 
 
-def test_one_bad_server_is_told_and_the_others_can_be_called(opened):
+def test_bad_servers_are_reported_and_the_others_can_be_called(opened):
     foreign = opened(bad=rogue("ends"), worse=rogue("twins"), good=rogue("fine"))
     said = refused(foreign.tools)[1]
     assert "'bad' has ended" in said
@@ -65,11 +65,11 @@ def test_one_bad_server_is_told_and_the_others_can_be_called(opened):
 
 
 @pytest.mark.parametrize("how", ["banner", "chatters", "noisy", "fine"])
-def test_a_server_that_says_more_than_it_should_is_understood(opened, how):
+def test_server_that_prints_more_than_it_should_is_understood(opened, how):
     assert text(opened(odd=rogue(how)), "odd__good")
 
 
-def test_a_server_that_dies_in_a_call_is_told_and_started_again(opened):
+def test_server_that_dies_in_a_call_is_reported_and_started_again(opened):
     foreign = opened(test=rogue("obedient"))
     code, said = refused(foreign.call, "test__good", {"code": 7})
     assert code == "server_ended"
@@ -78,7 +78,7 @@ def test_a_server_that_dies_in_a_call_is_told_and_started_again(opened):
     assert text(foreign, "test__good")
 
 
-def test_a_call_that_is_late_ends_the_server_which_is_started_again(opened, mark):
+def test_late_call_ends_its_server_which_is_started_again(opened, mark):
     foreign = opened(test=rogue("obedient"))
     foreign.tools()
     with ThreadPoolExecutor(1) as pool:
@@ -93,7 +93,7 @@ def test_a_call_that_is_late_ends_the_server_which_is_started_again(opened, mark
     wait_until_gone(pid)
 
 
-def test_a_server_that_does_not_read_is_late(opened):
+def test_server_that_does_not_read_times_out(opened):
     foreign = opened(odd=rogue("stops_reading"))
     foreign.tools()
     code, _ = refused(foreign.call, "odd__good", {"text": "x" * 1_000_000}, timeout_s=SHORT_S)
@@ -101,12 +101,12 @@ def test_a_server_that_does_not_read_is_late(opened):
     assert refused(foreign.call, "odd__good", {}, timeout_s=SHORT_S)[0] == "tool_timeout"
 
 
-def test_a_message_without_end_ends_the_server(opened):
+def test_endless_message_ends_the_server(opened):
     code, said = refused(opened(odd=rogue("one_message")).call, "odd__good", {})
     assert (code, "writes a message of more than 16 MiB" in said) == ("too_large", True)
 
 
-def test_a_tool_that_is_gone_or_has_changed_is_not_called(opened):
+def test_removed_or_changed_tool_is_not_called(opened):
     foreign = opened(test=real())
     before = foreign.tools()
     foreign.call("test__change", {"name": "fail"})
@@ -118,7 +118,7 @@ def test_a_tool_that_is_gone_or_has_changed_is_not_called(opened):
     assert text(foreign, "test__lookup", key="mcp")
 
 
-def test_server_that_died_between_calls_is_started_again_and_the_result_says_so(opened):
+def test_server_that_died_between_calls_is_restarted_and_the_result_says_so(opened):
     foreign = opened(odd=rogue("fine"))
     first = int(text(foreign, "odd__good"))
     os.kill(first, signal.SIGKILL)
@@ -131,7 +131,7 @@ def test_server_that_died_between_calls_is_started_again_and_the_result_says_so(
     assert "restarted" not in foreign.call("odd__good", {})
 
 
-def test_call_that_was_never_sent_is_not_said_to_have_failed_at_the_server(opened):
+def test_call_that_was_never_sent_is_reported_as_not_made(opened):
     foreign = opened(odd=rogue("unlists"))
     assert text(foreign, "odd__good") == "once"
     code, said = refused(foreign.call, "odd__good", {})
@@ -140,7 +140,7 @@ def test_call_that_was_never_sent_is_not_said_to_have_failed_at_the_server(opene
     assert said.endswith("The call was not made")
 
 
-def test_call_that_is_stopped_before_it_is_sent_was_not_made(opened):
+def test_call_stopped_before_it_is_sent_is_reported_as_not_made(opened):
     foreign = opened(test=rogue("obedient"))
     foreign.tools()
     with stop() as stopping:

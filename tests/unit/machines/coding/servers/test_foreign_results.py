@@ -1,4 +1,4 @@
-"""What calls of tools of MCP servers give: real servers as processes, good and bad."""
+"""Results of calls to MCP servers: real servers as processes, good and bad."""
 
 import json
 import os
@@ -14,12 +14,12 @@ from machines.coding.tools.mcp_results import McpServer
 require_package("mcp", "the package mcp asks MCP servers")
 
 
-def test_a_call_gives_text_and_structured_values(shared):
+def test_call_gives_text_and_structured_values(shared):
     assert shared.call("test__word_count", {"text": "a b c"}) == {"text": "3", "structured": {"result": 3}}
     assert shared.call("test__lookup", {"key": "dsa"}) == {"text": "a framework of state machines"}
 
 
-def test_a_text_that_is_long_is_given_with_its_beginning_and_its_end(shared):
+def test_long_text_keeps_its_beginning_and_end(shared):
     said = shared.call("test__big", {"chars": 100_000})
     assert said["text"].startswith("<xxx")
     assert said["text"].endswith("xxx>")
@@ -28,12 +28,12 @@ def test_a_text_that_is_long_is_given_with_its_beginning_and_its_end(shared):
     assert len(said["text"]) < 16_100
 
 
-def test_an_image_is_told_by_its_kind_and_size(shared):
+def test_image_is_described_by_kind_and_size(shared):
     said = shared.call("test__image", {})
     assert said == {"text": "", "attachments": [{"kind": "image", "type": "image/png", "size_bytes": 70}]}
 
 
-def test_a_result_of_all_kinds_is_json_without_bytes_and_codes(opened):
+def test_mixed_result_is_json_without_bytes_or_control_codes(opened):
     said = opened(odd=rogue("blocks")).call("odd__good", {})
     assert said == {
         "text": "first\nof a file\nlast",
@@ -51,13 +51,13 @@ def test_many_attachments_are_counted(opened):
     assert (len(said["attachments"]), said["attachments_omitted"]) == (20, 30)
 
 
-def test_a_structured_value_that_is_long_is_counted(opened):
+def test_long_structured_value_is_counted(opened):
     assert opened(odd=rogue("structured_big")).call("odd__good", {}) == {
         "text": "", "structured_omitted": 100_009, "left_out": "100,009 characters of a structured value are left out: ask the tool for less",
     }  # fmt: skip
 
 
-def test_secrets_are_left_out_of_all_that_a_server_says():
+def test_secrets_are_removed_from_everything_a_server_sends():
     def redact(said):
         return said.replace("key-1234", "[secret]").replace("not today", "[secret]")
 
@@ -70,7 +70,7 @@ def test_secrets_are_left_out_of_all_that_a_server_says():
 
 
 @pytest.mark.parametrize("how", ["half_a_character", "deep", "not_a_number"])
-def test_odd_values_are_json_or_refused(opened, how):
+def test_odd_values_become_json_or_are_refused(opened, how):
     foreign = opened(odd=rogue(how))
     try:
         json.dumps(foreign.call("odd__good", {}), allow_nan=False).encode("ascii")
@@ -93,35 +93,35 @@ def test_odd_values_are_json_or_refused(opened, how):
         ("test", "none", {}, "unknown_tool", "there is no tool 'test__none'; the tools are: test__ask, test__big"),
     ],
 )  # fmt: skip
-def test_calls_that_fail_say_why(shared, opened, server, name, arguments, code, says):
+def test_failed_calls_say_why(shared, opened, server, name, arguments, code, says):
     foreign = shared if server == "test" else opened(**{server: rogue(server)})
     found, said = refused(foreign.call, f"{server}__{name}", arguments)
     assert (found, says in said) == (code, True), said
 
 
 @pytest.mark.parametrize("how", ["modern", "modern_asks"])
-def test_a_server_without_a_handshake_is_understood(opened, how):
+def test_server_without_a_handshake_is_understood(opened, how):
     foreign = opened(new=rogue(how))
     assert [tool.name for tool in foreign.tools()] == ["new__good"]
     if how == "modern":
         assert text(foreign, "new__good") == "2026-07-28"
-    else:  # a question comes as a result, there
+    else:  # there, a question arrives as a result
         assert refused(foreign.call, "new__good", {})[0] == "tool_asks"
 
 
 @pytest.mark.parametrize("what", ["elicitation", "roots", "sampling"])
-def test_what_a_server_asks_of_us_is_refused(shared, what):
+def test_requests_from_a_server_are_refused(shared, what):
     code, said = refused(shared.call, "test__ask", {"what": what})
     assert (code, "not supported" in said) == ("tool_error", True)
 
 
-def test_a_server_that_is_never_to_be_called_is_not(opened):
+def test_server_that_must_never_be_called_is_not_called(opened):
     foreign = opened(odd=rogue("fine", approve="never"))
     assert foreign.tools()[0].approve == "never"
     assert refused(foreign.call, "odd__good", {})[0] == "not_allowed"
 
 
-def test_the_environment_has_little(opened, monkeypatch):
+def test_environment_of_a_server_is_minimal(opened, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
     server = McpServer([sys.executable, str(TESTS / "mcp_server.py")], env={"TOKEN": "x", "LANG": "C"})

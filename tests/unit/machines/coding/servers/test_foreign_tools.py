@@ -1,4 +1,4 @@
-"""What tools of MCP servers are: real servers as processes, good and bad."""
+"""Tools of MCP servers: real servers as processes, good and bad."""
 
 import re
 
@@ -21,7 +21,7 @@ def test_tools_have_names_descriptions_schemas_and_hints(shared):
     assert (tools["test__slow"].reads_only, tools["test__slow"].is_idempotent) == (False, False)
 
 
-def test_tools_are_those_that_are_allowed(opened):
+def test_only_allowed_tools_are_offered(opened):
     foreign = opened(test=real(tools=["lookup", "big"], approve="always"))
     assert [(tool.name, tool.approve) for tool in foreign.tools()] == [
         ("test__lookup", "always"),
@@ -33,13 +33,13 @@ def test_tools_are_those_that_are_allowed(opened):
     )
 
 
-def test_an_allowed_tool_that_is_not_there_is_told(opened):
+def test_allowed_tool_that_does_not_exist_is_reported(opened):
     code, said = refused(opened(test=real(tools=["look_up"])).tools)
     assert code == "bad_tools"
     assert "'test' has no tool 'look_up', which its `tools` name; it has: ask, big" in said
 
 
-def test_tools_of_several_servers_and_pages(opened):
+def test_tools_of_several_servers_and_pages_are_listed(opened):
     foreign = opened(b=rogue("pages"), a=rogue("fine"))
     assert [tool.name for tool in foreign.tools()] == ["b__t0", "b__t1", "b__t2", "b__t3", "a__good"]
 
@@ -64,19 +64,19 @@ def test_tools_of_several_servers_and_pages(opened):
         ("deep:200000", "was ended: it writes a message nested more than 200 levels deep; ask it for less"),
     ],
 )
-def test_a_list_of_tools_that_cannot_be_used_is_refused(opened, how, says):
+def test_unusable_list_of_tools_is_refused(opened, how, says):
     code, said = refused(opened(bad=rogue(how)).tools)
     assert code in {"bad_tools", "server_not_started", "too_large"}
     assert said.startswith("the MCP server 'bad' ")
     assert re.search(says, said), said
 
 
-def test_a_list_of_tools_that_is_nested_as_deep_as_it_may_be_is_read(opened):
+def test_deeply_nested_list_of_tools_within_the_limit_is_read(opened):
     assert [tool.name for tool in opened(a=rogue("deep:190")).tools()] == ["a__t"]
 
 
 @pytest.mark.parametrize("schema", [None, "text", {}, {"type": "array"}, {"type": ["object"]}])
-def test_a_schema_of_no_object_is_refused(schema):
+def test_schema_of_anything_but_an_object_is_refused(schema):
     code, said = refused(tools_of, "bad", real(), [read_tool({"name": "odd", "inputSchema": schema})])
     assert (code, "'bad' has a tool 'odd' whose `inputSchema` is not the schema of an object" in said) == (
         "bad_tools",
@@ -85,16 +85,16 @@ def test_a_schema_of_no_object_is_refused(schema):
 
 
 @pytest.mark.parametrize("how", ["twins", "huge_schema"])
-def test_a_bad_tool_that_is_not_allowed_is_no_fault(opened, how):
+def test_bad_tool_outside_the_allowed_ones_is_ignored(opened, how):
     assert [tool.name for tool in opened(bad=rogue(how, tools=["good"])).tools()] == ["bad__good"]
 
 
-def test_descriptions_have_an_end_and_no_control_characters(opened):
+def test_descriptions_are_cut_and_have_no_control_characters(opened):
     (tool,) = opened(loud=rogue("loud")).tools()
     assert tool.description == "red " + "x" * 1_996 + " [..]"
 
 
-def test_names_are_made_to_fit(opened):
+def test_tool_names_are_made_valid_and_unique(opened):
     foreign = opened(**{"my server": rogue("odd_names"), "odd": rogue("odd_names"), "same": rogue("look_alikes")})
     names = [tool.name for tool in foreign.tools()]
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names), names
@@ -103,7 +103,7 @@ def test_names_are_made_to_fit(opened):
     assert text(foreign, tool_name("odd", "with a space"))
 
 
-def test_names_are_the_same_every_time_and_apart():
+def test_tool_names_are_stable_and_distinct():
     assert tool_name("a", "b") == "a__b"
     assert tool_name("my server", "b") == "my_server__b_b3149e18"
     apart = [
@@ -119,7 +119,7 @@ def test_names_are_the_same_every_time_and_apart():
     assert len({tool_name(*each) for each in apart}) == len(apart)
 
 
-def test_two_servers_whose_names_look_alike_are_refused_where_tools_would_be_one(opened):
+def test_similar_server_names_are_refused_when_tool_names_clash(opened):
     (twin,) = [tool.name for tool in opened(**{"a b": rogue("fine")}).tools()]
     tool = twin.removeprefix("a_b__")
     code, said = refused(opened(**{"a b": rogue("fine"), "a_b": rogue(f"tool:{tool}")}).tools)

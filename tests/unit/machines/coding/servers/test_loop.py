@@ -17,7 +17,7 @@ def beside():
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_work_is_given_up_whenever_its_caller_is_interrupted(beside, begun, monkeypatch):
+def test_work_is_cancelled_when_its_caller_is_interrupted(beside, begun, monkeypatch):
     started, cancelled = threading.Event(), threading.Event()
     goes_on = asyncio.run_coroutine_threadsafe
 
@@ -29,7 +29,7 @@ def test_work_is_given_up_whenever_its_caller_is_interrupted(beside, begun, monk
             cancelled.set()
 
     def interrupted(coroutine, loop):
-        """Be interrupted after it is handed over, and before there is anything to cancel."""
+        """Raise after the work is handed over, and before there is anything to cancel."""
         if not begun:
             hold = threading.Event()
             loop.call_soon_threadsafe(hold.wait, 5)
@@ -46,7 +46,7 @@ def test_work_is_given_up_whenever_its_caller_is_interrupted(beside, begun, monk
     assert (started.is_set(), cancelled.wait(5) if begun else cancelled.is_set()) == (begun, begun)
 
 
-def test_work_for_a_loop_that_was_ended_is_refused(beside):
+def test_work_for_an_ended_loop_is_refused(beside):
     beside.end()
     with pytest.raises(concurrent.futures.CancelledError):
         beside.run(asyncio.sleep(0))

@@ -1,4 +1,4 @@
-"""How an MCP server is configured."""
+"""Configuration of an MCP server."""
 
 import tomllib
 
@@ -55,7 +55,7 @@ def test_settings_are_read():
         ({"command": ["x"], "approve": "yes"}, "`approve` is one of: ask, always, never"),
     ],
 )
-def test_settings_that_are_wrong_are_refused(said, says):
+def test_invalid_settings_are_refused(said, says):
     with pytest.raises(ParameterError) as error:
         McpServer.from_mapping("x", said)
     assert str(error.value).startswith("[mcp.x]")
