@@ -139,7 +139,7 @@ def test_new_variable_has_its_initial_value_and_new_parameter_its_default(shop):
 
 
 def changed(text=EDITED, **more):
-    """A run that has changed to another document, and what its ledger says."""
+    """Return a run that has changed to another document, and the entry of this change."""
     run, _ = begun().feed(Occurrence("order"))
     machine = loads(text)
     entry = ChangeEntry(machine.name, digest(machine), text, **more)

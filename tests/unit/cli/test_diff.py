@@ -290,7 +290,7 @@ def test_damaged_run_is_unknown():
     assert told.endswith("runs in flight: 1 compatible, 1 UNKNOWN\n")
 
 
-# -- for programs -----------------------------------------------------------------------------------------------------
+# -- JSON -------------------------------------------------------------------------------------------------------------
 
 
 def test_json_has_the_whole_comparison():

@@ -278,7 +278,7 @@ def test_drawing_needs_graphviz_pure_and_says_so(monkeypatch):
     assert Path("a.md").read_text() == DRAWN
 
 
-# -- for programs -----------------------------------------------------------------------------------------------------
+# -- JSON -------------------------------------------------------------------------------------------------------------
 
 
 def test_json_has_the_promised_shape():

@@ -92,7 +92,7 @@ def test_folder_that_cannot_hold_runs_is_broken(tmp_path):
     assert (code, found["runs"]["state"]) == (1, "broken")
     done = dsa("doctor", "--runs", str(tmp_path / "file"))
     assert (done.exit_code, [path.name for path in tmp_path.iterdir()]) == (1, ["file"])
-    assert f"broken:{tmp_path / 'file'}:" in "".join(done.output.split())  # a long path is broken over lines
+    assert f"broken:{tmp_path / 'file'}:" in "".join(done.output.split())  # a long path is wrapped over several lines
 
 
 def test_missing_git_is_reported_as_broken(monkeypatch, tmp_path):

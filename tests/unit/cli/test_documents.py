@@ -30,7 +30,7 @@ def test_every_listed_command_exists_and_has_help():
 
 
 def _without_scenarios(text: str, count: int) -> str:
-    """Leave out the last scenarios of a text, which the Effects follow."""
+    """Return a text without its last scenarios; the section Effects after them stays."""
     parts = text.split("## Scenario: ")
     return "## Scenario: ".join(parts[: len(parts) - count]) + text[text.index("## Effects") :]
 

@@ -15,7 +15,7 @@ from dsa.runtime.content import GuardInterface, GuardResult
 
 @register("at_most_for_this_test")
 class AtMost(GuardInterface):
-    """Pass a text of so many words
+    """Pass a text of ten words
     or fewer.
 
     This is not said.
@@ -64,7 +64,7 @@ def test_user_defined_kinds_are_listed_too(tmp_path):
         first, *lines = result.output[begin:].splitlines()[:6]
         assert first == f"at_most_for_this_test  (from {module})"
         assert lines == [
-            "  Pass a text of so many words or fewer.",
+            "  Pass a text of ten words or fewer.",
             "    words   a whole number; must be given",
             "    strict  true or false [true]",
             "    marks   names separated by commas [,, ;]",

@@ -152,7 +152,7 @@ def test_recorded_runs_give_confidence_bounds(call, tmp_path):
     result = call("dual_state", "--from-runs", "attempts.jsonl", "--target", "0.999")
     assert "with 95 % confidence" in result.output
     assert "more runs like these are missing" in result.output
-    assert result.exit_code == 1  # the bound is not there
+    assert result.exit_code == 1  # the bound does not reach the target
     low = call("dual_state", "--from-runs", ".", "--target", "0.9", "--confidence", "0.9")
     assert "90 % interval" in low.output
     found = json.loads(call("dual_state", "--from-runs", "attempts.jsonl", "--json").output)

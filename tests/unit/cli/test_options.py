@@ -9,7 +9,7 @@ from each_row import each_row
 from dsa.cli.main import COMMANDS, program
 
 RUNNING = ("run", "resume", "send", "demo", "chat", "code")
-#: They write a file, print a text for another program, or serve pages; there is nothing to report.
+#: Commands that write a file, print a text for another program, or serve pages; they have nothing to report.
 WRITING = ("draw", "expand", "export", "new", "tests", "web")
 EVERY_RUN_TAKES = (
     "--model", "--with", "--param", "--budget", "--json", "--quiet", "--secret", "--secret-pattern", "--not-secret", "--log",

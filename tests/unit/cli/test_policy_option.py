@@ -252,7 +252,7 @@ def test_run_resumes_from_another_folder_with_another_model(folder, monkeypatch)
     result = dsa("resume", "last", "--runs", "../.dsa", "--model", "other")
     assert result.exit_code == 0, result.output
     monkeypatch.chdir(folder)
-    assert "--model local" in dsa("show", "last").stdout, "what it was begun with"
+    assert "--model local" in dsa("show", "last").stdout, "the model of the start"
 
 
 def test_person_is_asked_about_a_call_that_must_not_be_repeated():

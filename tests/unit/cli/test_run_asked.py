@@ -62,7 +62,7 @@ def test_invalid_model_is_refused_before_a_run_starts(folders, verb, model):
     result = dsa(*verb, "--model", model)
     assert result.exit_code == 2
     assert "Invalid value for '--model': " in result.stderr
-    assert "http://" in result.stderr or "scripted:" in result.stderr, "it says what can be written"
+    assert "http://" in result.stderr or "scripted:" in result.stderr, "the message says what is allowed"
     assert not (folders / "a" / ".dsa").exists()
 
 

@@ -135,7 +135,7 @@ def test_resume_and_send_print_status_exit_code_and_refused_events(shop, prepare
 def test_mistake_is_reported_together_with_the_run(shop, prepare, arguments, kind, said):
     prepare(shop)
     found = printed(*arguments)
-    if arguments[0] != "show":  # that is noticed before a run is looked for
+    if arguments[0] != "show":  # its mistake is noticed before the run is looked for
         assert (found["run"], found["kind"], found["state"]) == (RUN, kind, "idle" if prepare is waiting else "paying")
     assert said in found["failure"]["message"]
     assert found["exit_code"] == 2
