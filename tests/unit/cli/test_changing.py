@@ -1,4 +1,4 @@
-"""`dsa resume --machine`: a run goes on under another document, which its ledger keeps; and not under one that it does not fit."""
+"""`dsa resume --machine`: a run continues under another document that it fits, and its ledger records that document."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def done():
     return Path("done.txt").read_text().split()
 
 
-def test_a_compatible_run_goes_on_under_another_document(shop):
+def test_compatible_run_continues_under_another_document(shop):
     before = crashed_while(ROOT, doing="mail", file=shop)
     assert dsa("resume", "last", "--done", "2/1", "--machine", "edited.md").exit_code == 3
     entries = recorded(ROOT).entries
@@ -53,7 +53,7 @@ def test_a_compatible_run_goes_on_under_another_document(shop):
     assert done() == ["log", "log"]
 
 
-def test_what_is_told_of_it_afterwards_is_so(shop):
+def test_other_commands_use_the_new_document_afterwards(shop):
     crashed_while(ROOT, doing="mail", file=shop)
     assert dsa("resume", "last", "--done", "2/1", "--machine", "edited.md").exit_code == 3
     assert f"     goes on under {Path('edited.md').absolute()}: shop, " in dsa("show", "last").stdout
@@ -65,14 +65,14 @@ def test_what_is_told_of_it_afterwards_is_so(shop):
     assert "1 in flight of other machines" in dsa("diff", "shop.md", "edited.md").stdout
     shop.write_text("gone")
     assert "is not as it was" not in dsa("resume", "last").stderr, (
-        "the document that it began with is no concern any more"
+        "the document that the run started with no longer matters"
     )
     assert dsa("send", "last", "more").exit_code == 1
     Path("edited.md").write_text(f"{EDITED}\n{dsa('show', 'last', '--as-scenario').stdout}")
     assert "1 of 1 scenarios pass" in dsa("check", "edited.md").stdout
 
 
-def test_it_may_change_again_and_back(shop):
+def test_document_may_change_again_and_back(shop):
     crashed_while(ROOT, doing="mail", file=shop)
     assert dsa("resume", "last", "--done", "2/1").exit_code == 3
     for name in ("edited.md", "edited.md", "shop.md", "edited.md", "shop.md"):
@@ -83,7 +83,7 @@ def test_it_may_change_again_and_back(shop):
     assert dsa("replay", "last").exit_code == 0
 
 
-def test_a_run_that_does_not_fit_is_refused_and_nothing_has_changed(shop):
+def test_run_that_does_not_fit_is_refused_and_nothing_changes(shop):
     before = crashed_while(ROOT, doing="mail", file=shop)
     result = dsa("resume", "last", "--done", "2/1", "--machine", "bad.md")
     assert result.exit_code == 1
@@ -99,14 +99,14 @@ def test_a_run_that_does_not_fit_is_refused_and_nothing_has_changed(shop):
     assert dsa("resume", "last", "--done", "2/1").exit_code == 3
 
 
-def test_with_json_a_refusal_is_an_object_too(shop):
+def test_refusal_is_an_object_with_json(shop):
     crashed_while(ROOT, doing="mail", file=shop)
     result = dsa("resume", "last", "--machine", "bad.md", "--json")
     assert result.exit_code == 1
     assert "may not go on under bad.md" in json.loads(result.stdout)["failure"]["message"]
 
 
-def test_what_cannot_be_read_is_said(shop):
+def test_missing_document_is_reported(shop):
     crashed_while(ROOT, doing="mail", file=shop)
     assert isinstance(dsa("resume", "last", "--machine", "nowhere.md").exception, DocumentError)
 
@@ -128,8 +128,7 @@ NEW_PARTS = """## Parameters
 """
 
 
-def test_new_parts_begin_where_they_begin(shop):
-    """A variable that the new document alone has is at its initial value; a parameter at its default."""
+def test_new_variable_has_its_initial_value_and_new_parameter_its_default(shop):
     Path("more.md").write_text(SHOP.replace(f"{MORE}\n", "") + "\n" + NEW_PARTS)
     crashed_while(ROOT, doing="mail", file=shop)
     assert dsa("resume", "last", "--done", "2/1", "--machine", "more.md").exit_code == 3
@@ -140,14 +139,14 @@ def test_new_parts_begin_where_they_begin(shop):
 
 
 def changed(text=EDITED, **more):
-    """A run that has changed to another document, and what its ledger says."""
+    """Return a run that has changed to another document, and the entry of this change."""
     run, _ = begun().feed(Occurrence("order"))
     machine = loads(text)
     entry = ChangeEntry(machine.name, digest(machine), text, **more)
     return run.under(machine, entry), entry
 
 
-def test_the_fold_is_one_of_the_ledger_alone():
+def test_changed_run_is_rebuilt_from_its_ledger_alone():
     run, _ = changed()
     run, _ = run.feed(Occurrence("paid"), oldest_key(run.keys, "pay"))
     assert replay(loads(SHOP), run.ledger, lambda change: loads(change.text)) == run
@@ -173,7 +172,7 @@ VALUES = """# values
 """
 
 
-def test_values_are_carried_by_name():
+def test_values_are_carried_over_by_name():
     run, _ = begun(VALUES).feed(Occurrence("go"))
     first, second = "| a        | 0..9   | 1       |\n", "| b        | 0..9   | 2       |\n"
     other = loads(VALUES.replace(first + second, second + "| c        | 0..9   | 7       |\n" + first))
@@ -181,7 +180,7 @@ def test_values_are_carried_by_name():
     assert run.under(loads(VALUES.replace(second, "")), ChangeEntry("values", "", "")).values == {"a": 5}
 
 
-def test_a_document_that_reads_otherwise_now_is_refused(tmp_path):
+def test_document_with_another_digest_than_recorded_is_refused(tmp_path):
     run, entry = changed()
     ledger = [*list(run.ledger)[:-1], ChangeEntry(entry.name, "0" * 64, entry.text)]
     keep(tmp_path, ledger)

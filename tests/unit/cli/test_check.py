@@ -1,4 +1,4 @@
-"""`dsa check`: what it shows, saves, replays, and writes for programs."""
+"""`dsa check`: its output, saved and replayed traces, JSON and SARIF."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def _folder(tmp_path: Path, monkeypatch):
     Path("m.md").write_text(BROKEN, encoding="utf-8")
 
 
-def test_a_counterexample_shows_what_changed_the_row_and_its_line():
+def test_counterexample_shows_changed_values_and_the_line_of_each_row():
     done = dsa("check", "m.md")
     assert done.exit_code == 1
     assert done.output.split("\n")[-14:-1] == [
@@ -49,7 +49,7 @@ def test_a_counterexample_shows_what_changed_the_row_and_its_line():
     ]
 
 
-def test_more_traces_and_the_nearest_run_that_passes():
+def test_traces_option_shows_more_counterexamples_and_the_nearest_passing_run():
     Path("m.md").write_text(DUAL_STATE.replace("always retries <= rmax", "never failed or escalated"), encoding="utf-8")
     output = dsa("check", "m.md", "--traces", "3").output
     assert output.count("counterexample 2, by other rows:") == 1
@@ -57,7 +57,7 @@ def test_more_traces_and_the_nearest_run_that_passes():
     assert "nearest" not in dsa("check", "m.md").output
 
 
-def test_a_witness_takes_one_line_and_the_whole_trace_when_asked_for():
+def test_witness_is_one_line_and_a_whole_trace_on_request():
     assert "for one, by: fill_big, pour_big_in_small" in dsa("check", "examples/jugs").output
     assert "6  pour_big_in_small" in dsa("check", "examples/jugs", "--traces", "2").output
 
@@ -74,7 +74,7 @@ def test_properties_as_json():
 
 
 @pytest.mark.parametrize("form", ["jsonl", "itf.json"])
-def test_traces_are_saved_run_again_and_drawn(form: str):
+def test_traces_are_saved_replayed_and_drawn(form: str):
     options = ("--itf",) if form == "itf.json" else ()
     saved = dsa("check", "m.md", "--save-traces", "traces", *options)
     assert saved.stderr.strip() == f"wrote traces/m-line58-1.{form}"
@@ -89,7 +89,7 @@ def test_traces_are_saved_run_again_and_drawn(form: str):
     assert drawn.output != dsa("draw", "m.md", "--format", "dot").output
 
 
-def test_a_trace_that_the_table_does_not_do_names_step_and_row():
+def test_trace_that_differs_from_the_table_is_reported_with_step_and_row():
     dsa("check", "m.md", "--save-traces", "traces")
     Path("other.md").write_text(BROKEN.replace("retries < rmax", "retries < 2"), encoding="utf-8")
     done = dsa("check", "other.md", "--trace", "traces/m-line58-1.jsonl")
@@ -102,14 +102,14 @@ def test_a_trace_that_the_table_does_not_do_names_step_and_row():
     assert "step 7" in str(refused.exception)
 
 
-def test_a_trace_as_json():
+def test_replayed_trace_as_json():
     dsa("check", "m.md", "--save-traces", "traces")
     found = json.loads(dsa("check", "--json", "m.md", "--trace", "traces/m-line58-1.jsonl").stdout)
     assert found["mismatch"] is None
     assert [seen["verdict"] for seen in found["monitors"]] == ["pending", "pending", "pending", "pending", "violated"]
 
 
-def test_a_round_is_saved_with_its_loop():
+def test_endless_trace_is_saved_with_its_loop():
     Path("p.md").write_text(POLLING.replace(" assuming fair done", ""), encoding="utf-8")
     output = dsa("check", "p.md", "--save-traces", "traces").output
     assert "steps 3 to 4 can repeat for ever" in output
@@ -126,13 +126,13 @@ def test_a_round_is_saved_with_its_loop():
     (("draw", "m.md", "--trace", "x"), "--trace needs --format dot, svg or png"),
     (("check", "m.md", "--traces", "0"), "0 is not in the range"),
 ])  # fmt: skip
-def test_what_cannot_be_done_is_one_sentence(arguments: tuple[str, ...], said: str):
+def test_unusable_trace_or_combination_of_options_is_reported(arguments: tuple[str, ...], said: str):
     done = dsa(*arguments)
     assert done.exit_code != 0
     assert said in done.output + str(done.exception)
 
 
-def test_sarif_has_a_result_with_a_region_for_everything_found():
+def test_sarif_has_a_result_with_a_region_for_each_finding():
     Path("bad.md").write_text(BROKEN.replace("retries < rmax", "retires < rmax"), encoding="utf-8")
     done = dsa("check", "--sarif", "m.md", "bad.md", "nothing.md")
     assert done.exit_code == 2
@@ -161,7 +161,7 @@ def test_sarif_has_a_result_with_a_region_for_everything_found():
     assert len(violated["codeFlows"][0]["threadFlows"][0]["locations"]) == 7
 
 
-def test_progress_is_shown_after_a_second_and_taken_away(capsys, monkeypatch):
+def test_progress_is_shown_after_a_second_and_then_erased(capsys, monkeypatch):
     now_s = [0.0]
     monkeypatch.setattr("dsa.cli.command_line.time.monotonic", lambda: now_s[0])
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
@@ -182,7 +182,7 @@ def _until(text, capsys):
         shown += capsys.readouterr().err
 
 
-def test_a_hundred_findings_are_told_and_all_are_in_json():
+def test_first_hundred_errors_are_printed_and_all_are_in_json():
     rows = "".join(f"| s | e{number}! | s |\n" for number in range(150))
     Path("bad.md").write_text(
         f"# m\n## Transitions\n| source | event | target |\n| - | - | - |\n{rows}", encoding="utf-8"
@@ -199,7 +199,7 @@ def test_a_hundred_findings_are_told_and_all_are_in_json():
     assert (str(raised.value).count(": error "), len(raised.value.diagnostics)) == (100, count)
 
 
-def test_nothing_is_shown_of_what_is_soon_done_or_where_there_is_no_terminal(capsys, monkeypatch):
+def test_progress_is_not_shown_for_short_work_or_without_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr("dsa.cli.command_line._QUIET_S", 0.02)
     with ProgressLine("comparing rows"):
         time.sleep(0.1)
@@ -213,7 +213,7 @@ def test_nothing_is_shown_of_what_is_soon_done_or_where_there_is_no_terminal(cap
 OFF_BY_ONE = DUAL_STATE.replace("g.failed and retries < rmax", "g.failed and retries <= rmax")
 
 
-def test_one_error_takes_one_line_for_all_that_it_keeps_from_being_judged():
+def test_properties_blocked_by_one_error_share_one_line():
     Path("off.md").write_text(OFF_BY_ONE, encoding="utf-8")
     done = dsa("check", "off.md")
     assert "\nUNKNOWN   5 properties are not judged while DSA306 stands\n" in done.output
@@ -224,7 +224,7 @@ def test_one_error_takes_one_line_for_all_that_it_keeps_from_being_judged():
     assert sum(result["ruleId"] == "UNKNOWN" for result in run["results"]) == 5
 
 
-def test_what_is_too_large_for_the_others_is_compiled_where_there_is_a_compiler(monkeypatch):
+def test_compiled_engine_takes_large_machines_if_there_is_a_compiler(monkeypatch):
     monkeypatch.setattr(exploration, "TRIALS", 1)
     monkeypatch.setattr(exploration, "_THIN", 0)
     monkeypatch.setattr(numpy_engine, "MAX_BYTES", -1)
@@ -239,7 +239,7 @@ def test_what_is_too_large_for_the_others_is_compiled_where_there_is_a_compiler(
     assert engine() == "numpy"
 
 
-def test_which_limit_was_met_is_said():
+def test_reached_limit_is_named():
     output = dsa("check", "dual_state", "--max-states", "3").output
     assert "6 configurations, 5 transitions at rmax = 3, stopped at the limit of 3 configurations\n" in output
     assert "stopped at the time limit" in dsa("check", "dual_state", "--time-limit", "0").output
@@ -259,20 +259,20 @@ def test_which_limit_was_met_is_said():
     (["--save-traces", "m.md/traces"], "--save-traces m.md/traces: the folder cannot be made"),
     (["--certificate", "no/c.json"], "--certificate no/c.json: there is no folder no"),
 ])  # fmt: skip
-def test_what_cannot_be_meant_is_refused_in_one_sentence(arguments: list[str], said: str):
+def test_invalid_option_is_refused_and_nothing_is_checked(arguments: list[str], said: str):
     done = dsa("check", "m.md", *arguments)
     assert done.exit_code == 2
     assert said in done.stderr
     assert "VIOLATED" not in done.stdout
 
 
-def test_a_command_that_is_not_there_has_a_neighbour():
+def test_unknown_command_gets_a_suggestion():
     assert "no such command 'chekc'; did you mean 'check'?" in dsa("chekc", "m.md").stderr
     assert dsa("chekc").exit_code == 2
     assert "did you mean" not in dsa("xyzzy").stderr
 
 
-def test_one_transition_is_one():
+def test_counts_of_one_are_printed_in_the_singular():
     Path("one.md").write_text("# one\n\n## Transitions\n| source | event | target |\n| - | - | - |\n| a | e | = |\n")
     assert "one.md: 1 configuration, 1 transition\n" in dsa("check", "one.md").output
     assert dsa("fmt", "--check", "one.md").stdout.endswith("0 of 1 file is in canonical layout\n")

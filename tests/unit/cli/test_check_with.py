@@ -1,4 +1,4 @@
-"""`dsa check FILE --with MODULE`: table and bindings together, and nothing is run."""
+"""`dsa check FILE --with MODULE`: table and bindings are checked together, and nothing is run."""
 
 import json
 
@@ -69,7 +69,7 @@ def checked(tmp_path, monkeypatch):
     return check
 
 
-def test_what_binds_is_said_and_nothing_is_run(checked):
+def test_complete_bindings_are_confirmed_and_nothing_is_run(checked):
     done = checked(MODULE)
     assert (done.exit_code, done.exception) == (0, None)
     assert "shop.md: mine.py binds all that it needs" in done.stdout
@@ -106,7 +106,7 @@ def test_what_binds_is_said_and_nothing_is_run(checked):
         ("import answering", "import answring", "it cannot be imported: ImportError"),
     ],
 )
-def test_each_fault_is_said_with_its_place(checked, old, new, said):
+def test_each_binding_fault_is_reported_with_its_place(checked, old, new, said):
     assert MODULE.count(old) == 1
     broken = MODULE.replace(old, new)
     done = checked(broken)
@@ -116,7 +116,7 @@ def test_each_fault_is_said_with_its_place(checked, old, new, said):
     assert '"unbound"' in checked(broken, "--sarif").stdout
 
 
-def test_what_wraps_an_async_function_or_says_that_it_can_be_awaited_is_taken(checked):
+def test_wrapped_async_function_and_annotated_awaitable_are_accepted(checked):
     said = MODULE.replace("async def look(action, context):", "def look(action, context) -> 'Awaitable[list]':")
     assert checked(said).exit_code == 0
     wrapped = MODULE.replace(
@@ -126,7 +126,7 @@ def test_what_wraps_an_async_function_or_says_that_it_can_be_awaited_is_taken(ch
     assert checked(wrapped).exit_code == 0
 
 
-def test_what_another_document_of_the_folder_uses_is_no_noise(checked, tmp_path):
+def test_effect_used_by_another_document_of_the_folder_is_not_reported(checked, tmp_path):
     more = MODULE + "\nasync def ship(action, context):\n    return []\n\neffects['ship'] = ship\n"
     (tmp_path / "bindings.py").write_text(more, encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""`dsa diff`: what it prints, how it exits, what programs get."""
+"""`dsa diff`: its output, exit codes and JSON."""
 
 import json
 import sqlite3
@@ -46,7 +46,7 @@ def diff(*arguments, code=None):
 # -- without runs -----------------------------------------------------------------------------------------------------
 
 
-def test_the_same_document_is_equal():
+def test_same_document_is_equal():
     assert diff("shop.md", "shop.md", code=0).stdout == (
         "EQUAL      nothing that controls a run is different\nshop.md -> shop.md: no changes; behaviour EQUAL\n"
     )
@@ -54,7 +54,7 @@ def test_the_same_document_is_equal():
     assert first == "EQUAL      nothing that controls a run is different, at all values of the parameters"
 
 
-def test_a_changed_row_is_shown_and_told_apart_by_a_shortest_trace():
+def test_changed_row_is_shown_with_a_shortest_trace_to_the_difference():
     new = edited((MORE, OTHER_MORE))
     assert (
         diff("shop.md", new, code=1).stdout
@@ -75,7 +75,7 @@ shop.md -> new.md: changes: 1 of control; behaviour DIFFERENT
     )
 
 
-def test_lines_of_both_documents_are_named_where_they_differ():
+def test_lines_of_both_documents_are_shown_where_they_differ():
     told = diff("shop.md", edited(("# shop\n", "# shop\n\nSells tea.\n"), (MORE, OTHER_MORE)), code=1).stdout
     assert "  changed  transition  resting | more | succeeded  line 34 -> 36\n" in told
     assert "  2  paid   resting  line 31 -> 33  mail, log\n" in told
@@ -83,7 +83,7 @@ def test_lines_of_both_documents_are_named_where_they_differ():
     assert "new.md   line 36: resting" in told
 
 
-def test_a_change_without_consequences_is_equal():
+def test_change_without_consequences_is_equal():
     told = diff("agent.md", edited((RETRY, "g.failed and retries + 1 <= rmax"), text=AGENT), code=0).stdout
     assert told.splitlines()[3:] == [
         "EQUAL      at rmax = 3: 15 configurations",
@@ -92,7 +92,7 @@ def test_a_change_without_consequences_is_equal():
     ]
 
 
-def test_content_and_claims_stand_apart():
+def test_content_and_claims_are_listed_separately():
     new = edited(("| add(2, 3) | 5  ", "| add(2, 3) | 6  "), ("- always retries <= rmax\n", ""), text=AGENT)
     assert diff("agent.md", new, code=0).stdout.splitlines()[:5] == [
         "the same control, other content:",
@@ -103,7 +103,7 @@ def test_content_and_claims_stand_apart():
     ]
 
 
-def test_a_default_is_compared_as_it_is_and_as_it_was():
+def test_changed_default_is_compared_at_its_old_and_new_value():
     told = diff(
         "agent.md", edited(("| rmax      | 0..    | 3 ", "| rmax      | 0..    | 1 "), text=AGENT), code=1
     ).stdout
@@ -115,7 +115,7 @@ def test_a_default_is_compared_as_it_is_and_as_it_was():
     ]
 
 
-def test_values_may_be_given():
+def test_parameter_values_can_be_chosen():
     new = edited((RETRY, "g.failed and retries < 2"), text=AGENT)
     assert "EQUAL      at rmax = 2: " in diff("agent.md", new, "--param", "rmax=2", code=0).stdout
     assert "DIFFERENT  at rmax = 5: in step 7" in diff("agent.md", new, "--param", "rmax=5", code=1).stdout
@@ -127,7 +127,7 @@ def test_values_may_be_given():
     assert "; new.md: more = 4: 15 configurations" in diff("agent.md", only, "--param", "more=4", code=0).stdout
 
 
-def test_they_may_part_before_anything_happens():
+def test_machines_may_differ_before_any_event():
     told = diff(
         "shop.md",
         edited(
@@ -143,7 +143,7 @@ def test_they_may_part_before_anything_happens():
     )
 
 
-def test_a_refusal_says_why():
+def test_refusal_says_why():
     new = edited((RETRY, "g.failed and retries < rmax + 1"), text=AGENT)
     assert (
         "new.md    refused: out_of_domain (retries = 1 lies outside 0..0); line 49\n"
@@ -170,7 +170,7 @@ def test_a_refusal_says_why():
         (("--time-limit", "0"), "1 configuration, stopped at the time limit"),
     ],
 )
-def test_a_limit_makes_it_unknown(limit, said):
+def test_comparison_that_meets_a_limit_is_unknown(limit, said):
     new = edited((RETRY, "g.failed and retries + 1 <= rmax"), text=AGENT)
     told = diff("agent.md", new, *limit, code=1).stdout
     assert f"UNKNOWN    at rmax = 3: {said}\n" in told
@@ -178,13 +178,13 @@ def test_a_limit_makes_it_unknown(limit, said):
 
 
 @pytest.mark.parametrize(("name", "fault"), [("nowhere.md", DocumentError), ("broken.md", MachineError)])
-def test_what_cannot_be_read_is_said(name, fault):
+def test_unreadable_document_is_reported(name, fault):
     Path("broken.md").write_text("# broken\n")
     assert isinstance(diff("shop.md", name).exception, fault)
     assert isinstance(diff(name, "shop.md").exception, fault)
 
 
-def test_a_spec_is_the_machine_that_it_is_about():
+def test_spec_is_compared_as_the_machine_it_is_about():
     told = diff("specs/dual_state", "dual_state", code=0).stdout
     assert "nothing that controls a run is different" in told
 
@@ -214,7 +214,7 @@ shop.md -> new.md: changes: 1 of control; behaviour DIFFERENT; runs in flight: 1
     )
 
 
-def test_a_fault_that_lies_ahead_is_told_with_its_trace():
+def test_future_fault_of_a_run_is_shown_with_its_trace():
     run, _ = begun(AGENT, run="20260131T120000-agent-aaaaaa").feed(Occurrence("specification"))
     keep(ROOT, run.ledger, AGENT, "20260131T120000-agent-aaaaaa")
     new = edited((RETRY, "g.failed and retries <= rmax"), text=AGENT)
@@ -238,13 +238,13 @@ def test_a_fault_that_lies_ahead_is_told_with_its_trace():
     )
 
 
-def test_where_nothing_can_go_on_is_told():
+def test_dead_end_of_a_run_is_reported():
     crashed_while(ROOT, doing="mail")
     told = diff("shop.md", edited((MORE, "| paying  | more       |           | succeeded |")), code=1).stdout
     assert "1  new.md: nothing can go on in resting: nothing is outstanding, and no event is accepted\n" in told
 
 
-def test_asked_about_runs_the_exit_code_is_theirs():
+def test_exit_code_is_about_runs_with_the_runs_option():
     new = edited((MORE, OTHER_MORE))
     crashed_while(ROOT, doing="mail")
     assert "runs in flight: 1 compatible" in diff("shop.md", new, code=1).stdout, "the behaviour differs"
@@ -253,7 +253,7 @@ def test_asked_about_runs_the_exit_code_is_theirs():
     diff("shop.md", "shop.md", code=0)
 
 
-def test_where_no_run_is_kept_none_is_judged_unless_asked_for():
+def test_folder_without_runs_is_an_error_only_with_the_runs_option():
     assert "in flight" not in diff("shop.md", "shop.md", code=0).stdout
     assert isinstance(diff("shop.md", "shop.md", "--runs", "elsewhere").exception, DocumentError)
     assert not ROOT.exists()
@@ -274,13 +274,13 @@ def test_other_runs_are_counted():
     )
 
 
-def test_what_a_machine_claims_of_itself_makes_it_no_other_one():
+def test_run_still_belongs_to_a_machine_with_an_added_property():
     crashed_while(ROOT, doing="mail")
     claiming = edited(("## Transitions", "## Properties\n- never failed and idle\n\n## Transitions"))
     assert "1 in flight of new.md" in diff(claiming, "shop.md", code=0).stdout
 
 
-def test_a_run_that_cannot_be_read_is_unknown():
+def test_damaged_run_is_unknown():
     crashed_while(ROOT, doing="mail")
     crashed_while(ROOT, doing="pay", run="20260131T120001-shop-bbbbbb")
     with sqlite3.connect(ROOT / "ledger.db") as connection:
@@ -290,10 +290,10 @@ def test_a_run_that_cannot_be_read_is_unknown():
     assert told.endswith("runs in flight: 1 compatible, 1 UNKNOWN\n")
 
 
-# -- for programs -----------------------------------------------------------------------------------------------------
+# -- JSON -------------------------------------------------------------------------------------------------------------
 
 
-def test_json_has_all_of_it():
+def test_json_has_the_whole_comparison():
     crashed_while(ROOT, doing="mail")
     crashed_while(ROOT, doing="pay", run="20260131T120001-shop-bbbbbb")
     told = json.loads(diff("shop.md", edited((PAID, PAID.replace("mail, log", "log, mail"))), "--json", code=1).stdout)
@@ -327,7 +327,7 @@ def test_json_has_all_of_it():
     assert (told["runs"]["finished"], told["runs"]["other_machines"], told["runs"]["unreadable"]) == (0, 0, {})
 
 
-def test_json_of_faults_and_of_equals():
+def test_json_has_faults_equality_and_failures():
     crashed_while(ROOT, doing="mail")
     told = json.loads(
         diff("shop.md", edited((MORE, "| paying  | more       |           | succeeded |")), "--json", code=1).stdout

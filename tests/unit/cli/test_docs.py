@@ -1,4 +1,4 @@
-"""`dsa docs`: pages are written, or only looked at; what is wrong is named, and then nothing is written."""
+"""`dsa docs`: pages are written or only checked; mistakes are reported, and then nothing is written."""
 
 import errno
 import json
@@ -90,7 +90,7 @@ def test_fresh_block_is_not_stale_when_only_prose_of_its_document_changes():
     assert dsa("a.md", "--check").exit_code == 0
 
 
-def test_line_ends_and_a_missing_final_newline_are_kept():
+def test_line_ends_and_a_missing_final_newline_are_preserved():
     write("a.md", PAGE.replace("\n", "\r\n").rstrip())
     dsa("a.md")
     data = Path("a.md").read_bytes()
@@ -99,7 +99,7 @@ def test_line_ends_and_a_missing_final_newline_are_kept():
     assert dsa("a.md", "--check").exit_code == 0
 
 
-def test_folder_is_every_page_below_it_but_hidden_ones_and_links():
+def test_folder_means_all_its_pages_except_hidden_ones_and_links():
     for name in ("b/x.md", "b/c/y.markdown", ".hidden/z.md", "node_modules/z.md", "b/z.txt"):
         write(name, PAGE.replace("m.md", "dual_state"))
     Path("b/link.md").symlink_to("x.md")
@@ -112,7 +112,7 @@ def test_folder_is_every_page_below_it_but_hidden_ones_and_links():
     assert PAGE.replace("m.md", "dual_state") == Path(".hidden/z.md").read_text() == Path("b/z.txt").read_text()
 
 
-def test_document_is_found_from_the_folder_of_the_page_wherever_the_command_runs(monkeypatch):
+def test_document_path_is_relative_to_the_folder_of_the_page(monkeypatch):
     write("b/a.md", "<!-- dsa:table n.md -->\n<!-- /dsa -->\n")
     write("b/n.md", MACHINE)
     assert dsa("b/a.md").exit_code == 0
@@ -140,7 +140,7 @@ def test_wrong_markers_are_all_reported_and_nothing_is_written():
     assert contents() == before
 
 
-def test_page_is_as_it_was_when_writing_fails(monkeypatch):
+def test_page_is_unchanged_when_writing_fails(monkeypatch):
     write("a.md", PAGE)
 
     def full(*_arguments):
@@ -153,7 +153,7 @@ def test_page_is_as_it_was_when_writing_fails(monkeypatch):
     assert contents() == before
 
 
-def test_page_without_blocks_is_told_how_to_begin_one():
+def test_page_without_blocks_gets_a_hint_how_to_begin_one():
     write("a.md", "# Nothing here\n")
     done = dsa("a.md")
     assert (done.exit_code, done.output) == (
@@ -207,13 +207,13 @@ def test_drawing_is_written_beside_the_page_and_then_fresh(monkeypatch):
     before = contents()
     monkeypatch.setattr(
         images, "portable_renderer", lambda: None
-    )  # whether a drawing is fresh is no matter of renderers
+    )  # whether a drawing is fresh does not depend on the renderer
     assert (dsa("b").output, dsa("b", "--check").exit_code) == ("2 blocks in 2 pages: all fresh\n", 0)
     assert contents() == before
 
 
 @pytest.mark.parametrize("change", ["source", "drawing", "missing"])
-def test_drawing_that_is_not_of_its_machine_is_stale(change):
+def test_drawing_that_does_not_match_its_machine_is_stale(change):
     write("a.md", DRAWN)
     dsa("a.md")
     drawing = Path("dual_state.svg")
@@ -244,7 +244,7 @@ def test_drawing_that_is_not_of_its_machine_is_stale(change):
         ("out/x.svg", "out/x.svg is a link, or in a folder that is one"),
     ],
 )
-def test_drawing_is_written_over_nothing_and_nowhere_else(name, message, tmp_path_factory):
+def test_drawing_overwrites_no_other_file_and_stays_in_its_folder(name, message, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     write("theirs.svg", "<svg/>")
     write("b/x", "")
@@ -259,7 +259,7 @@ def test_drawing_is_written_over_nothing_and_nowhere_else(name, message, tmp_pat
     assert list(elsewhere.iterdir()) == []
 
 
-def test_two_machines_of_one_name_need_two_drawings():
+def test_two_machines_with_one_name_need_two_drawings():
     write("other.md", MACHINE.replace("escalate_to_user", "call_somebody"))
     write("a.md", DRAWN + DRAWN.replace("m.md", "other.md"))
     done = dsa("a.md")
@@ -278,7 +278,7 @@ def test_drawing_needs_graphviz_pure_and_says_so(monkeypatch):
     assert Path("a.md").read_text() == DRAWN
 
 
-# -- for programs -----------------------------------------------------------------------------------------------------
+# -- JSON -------------------------------------------------------------------------------------------------------------
 
 
 def test_json_has_the_promised_shape():

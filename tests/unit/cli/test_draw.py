@@ -1,4 +1,4 @@
-"""Which format a machine is drawn in."""
+"""`dsa draw`: formats of pictures, and their options."""
 
 import pytest
 from click.testing import CliRunner
@@ -7,13 +7,13 @@ from dsa.cli.draw import command
 
 
 @pytest.mark.parametrize(("name", "begins"), [("m.svg", b"<?xml"), ("m.PNG", b"\x89PNG"), ("m.dot", b"digraph"), ("m.gv", b"digraph"), ("m.md", b"stateDiagram"), ("m.txt", b"stateDiagram")])  # fmt: skip
-def test_the_ending_of_the_file_says_the_format(tmp_path, name, begins):
+def test_file_extension_chooses_the_format(tmp_path, name, begins):
     target = tmp_path / name
     assert CliRunner().invoke(command, ["dual_state", "-o", str(target)]).exit_code == 0
     assert target.read_bytes().startswith(begins)
 
 
-def test_what_is_said_goes_before_the_ending(tmp_path):
+def test_format_option_overrides_the_file_extension(tmp_path):
     target = tmp_path / "m.svg"
     assert CliRunner().invoke(command, ["dual_state", "--format", "dot", "-o", str(target)]).exit_code == 0
     assert target.read_text().startswith("digraph")
@@ -25,7 +25,7 @@ def drawn(*arguments: str) -> str:
     return done.output
 
 
-def test_a_steps_document_is_drawn_as_its_steps_and_with_rows_as_what_they_stand_for():
+def test_steps_document_is_drawn_as_steps_or_with_the_rows_option_as_rows():
     assert drawn("workflow").startswith("flowchart TB\n")
     assert '"g_impl" [label' in drawn("workflow", "--format", "dot")
     assert drawn("workflow", "--rows").startswith("stateDiagram-v2\n")
@@ -33,12 +33,12 @@ def test_a_steps_document_is_drawn_as_its_steps_and_with_rows_as_what_they_stand
     assert ">validating.g_impl</text>" in drawn("workflow", "--rows", "--format", "svg")
 
 
-def test_rows_change_nothing_where_there_are_only_rows():
+def test_rows_option_changes_nothing_for_a_document_without_steps():
     assert drawn("dual_state", "--rows") == drawn("dual_state")
 
 
 @pytest.mark.parametrize("form", ["dot", "mermaid", "svg"])
-def test_a_large_machine_is_drawn_in_full_where_that_is_wanted(form):
+def test_large_machine_is_drawn_in_full_with_the_full_option(form):
     whole, folded = drawn("chat", "--full", "--format", form), drawn("chat", "--format", form)
     assert ("asked 9" in whole, "cancel, report_time_out" in whole) == (False, True)
     assert ("asked 9" in folded, "after 15m / running = 0, cancel, report_time_out" in folded) == (True, True)

@@ -1,4 +1,4 @@
-"""`dsa export`: files written, words on standard error, exit codes."""
+"""`dsa export`: files written, messages on standard error, exit codes."""
 
 from pathlib import Path
 
@@ -28,14 +28,14 @@ def test_export_prints_or_writes_the_same(tool):
     assert "wrote workflow.out\n" in written.stdout
 
 
-def test_a_tla_module_is_named_like_its_file_and_has_a_configuration():
+def test_tla_module_is_named_after_its_file_and_has_a_configuration():
     assert dsa("export", "dual_state", "--to", "tla", "-o", "Other.tla").exit_code == 0
     assert Path("Other.tla").read_text(encoding="utf-8").startswith("---- MODULE Other ----")
     assert "INVARIANT Property_1" in Path("Other.cfg").read_text(encoding="utf-8")
     assert dsa("export", "dual_state", "--to", "tla", "-o", "a-b.tla").exit_code == 2
 
 
-def test_the_configuration_beside_a_tla_module_is_minded_like_the_module():
+def test_tla_configuration_never_overwrites_the_source_a_folder_or_the_module():
     assert [dsa("export", "dual_state", "--to", "tla", "-o", "m.tla").stdout for _ in range(2)] == [
         "wrote m.tla\nwrote m.cfg\n"
     ] * 2
@@ -75,7 +75,7 @@ SIGNED = """# signed
 @pytest.mark.parametrize(
     ("tool", "engine"), [("scxml", "SCXML"), ("xstate", "XState"), ("statechart", "python-statemachine")]
 )
-def test_an_end_is_marked_for_engines_and_what_they_do_there_is_said(tool, engine):
+def test_end_condition_is_marked_and_reported_as_unsupported_by_engines(tool, engine):
     Path("signed.md").write_text(SIGNED, encoding="utf-8")
     done = dsa("export", "signed.md", "--to", tool)
     assert (
@@ -87,7 +87,7 @@ def test_an_end_is_marked_for_engines_and_what_they_do_there_is_said(tool, engin
 
 
 @pytest.mark.parametrize("tool", ["promela", "tla", "prism"])
-def test_a_model_in_which_runs_may_end_anywhere_needs_no_word_on_ends(tool):
+def test_end_condition_is_not_reported_for_model_checkers(tool):
     Path("signed.md").write_text(SIGNED, encoding="utf-8")
     assert "end when" not in dsa("export", "signed.md", "--to", tool).stderr
 
@@ -100,7 +100,7 @@ BROKEN = (
 
 
 @pytest.mark.parametrize("command", [("export", "--to", "promela"), ("tests",)])
-def test_a_machine_with_errors_is_told_of(command):
+def test_machine_with_errors_causes_a_warning(command):
     Path("broken.md").write_text(BROKEN, encoding="utf-8")
     done = dsa(*command, "broken.md")
     assert done.exit_code == 0
@@ -110,26 +110,26 @@ def test_a_machine_with_errors_is_told_of(command):
 
 
 @pytest.mark.parametrize("command", [("export", "--to", "promela"), ("tests",)])
-def test_where_nothing_can_be_written_is_noticed(command):
+def test_missing_output_folder_is_reported(command):
     done = dsa(*command, "dual_state", "-o", "no/test_m.py")
     assert (done.exit_code, "-o no/test_m.py: there is no folder no" in done.stderr) == (2, True)
 
 
-def test_what_is_not_said_stands_on_standard_error():
+def test_omitted_properties_are_reported_on_standard_error():
     done = dsa("export", "dual_state", "--to", "tla")
     assert "not said: at most rmax + 1 query_llm" in done.stderr
     assert "not said" not in done.stdout.splitlines()[0]
     assert dsa("export", "dual_state", "--to", "promela").stderr == ""
 
 
-def test_parameters_are_put_in():
+def test_parameter_values_are_exported_and_bad_arguments_refused():
     assert "#define p_rmax 7" in dsa("export", "dual_state", "--to", "promela", "--param", "rmax=7").stdout
     assert isinstance(dsa("export", "dual_state", "--to", "promela", "--param", "rmax=-1").exception, Exception)
     assert dsa("export", "dual_state", "--to", "uppaal").exit_code == 2
 
 
 @pytest.mark.parametrize("command", [("export", "--to", "prism"), ("draw",)])
-def test_what_can_be_made_anew_overwrites_all_but_its_source(command):
+def test_output_overwrites_its_previous_version_but_never_its_source(command):
     text = dumps(load("dual_state"))
     Path("m.md").write_text(text, encoding="utf-8")
     assert [dsa(*command, "m.md", "-o", "made").exit_code for _ in range(2)] == [0, 0]
@@ -139,7 +139,7 @@ def test_what_can_be_made_anew_overwrites_all_but_its_source(command):
 
 
 @pytest.mark.parametrize("tool", ["promela", "tla"])
-def test_what_a_property_does_without_and_weak_fairness_are_not_said_as_something_else(tool):
+def test_unsupported_assumptions_of_properties_are_reported_as_omitted(tool):
     asked = ("even if ask fails", "even if ask never answers", "assuming weakly fair ok", "assuming fair ok")
     properties = "".join(f"- b leads to z {each}\n" for each in asked)
     Path("m.md").write_text(

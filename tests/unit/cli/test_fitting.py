@@ -1,4 +1,4 @@
-"""Whether a run may go on under another table: by its history, by where it stands, by what is under way, by what may come."""
+"""Fit judge: whether a run may continue under another table, by its history, its status, its effects in progress and its possible futures."""
 
 from each_row import each_row
 from kept_runs import begun
@@ -50,7 +50,7 @@ WAITING = """# waiting
 
 
 def fed(text, *occurrences, **parameters):
-    """A run that has taken occurrences, answers under the keys of what they answer."""
+    """Return a run that was fed these occurrences; each answer goes to the oldest effect that it can answer."""
     run = begun(text, **parameters)
     for occurrence in occurrences:
         event = run.machine.event_named.get(occurrence.event)
@@ -73,13 +73,13 @@ def waiting(*events):
     return fed(WAITING, *map(Occurrence, events))
 
 
-def test_a_run_fits_its_own_machine_wherever_it_is():
+def test_run_fits_its_own_machine_in_every_state():
     for occurrences in ([], [SPECIFICATION], [SPECIFICATION, ARTIFACT], [SPECIFICATION, ARTIFACT, FAILED]):
         found = fit(fed(AGENT, *occurrences), AGENT)
         assert (found.verdict, found.why, found.future.verdict) == ("compatible", "", "EQUAL")
 
 
-def test_a_compatible_run_may_have_another_future():
+def test_compatible_run_may_have_a_different_future():
     change = ("| lost     |        |           | over   |", "| lost     |        | log       | over   |")
     found = fit(waiting("more"), WAITING, change)
     assert (found.verdict, found.future.verdict) == ("compatible", "DIFFERENT")
@@ -103,13 +103,13 @@ def test_a_compatible_run_may_have_another_future():
     (["sent"], ("| sent  | send    |", "| sent  | outside |"), "sent"),
     (["more", "more"], ("| busy   | more     | n = 1  |           | =      |", "| busy   | more     | n = 1  |           | busy   |"), "more"),
 ], ids=str)  # fmt: skip
-def test_the_first_event_that_goes_otherwise_is_named(events, change, event):
+def test_first_event_with_another_result_is_named(events, change, event):
     found = fit(waiting(*events), WAITING, change)
     assert found.verdict == "incompatible"
     assert (found.difference.record.event.event, found.difference.record.event.seq) == (event, len(events))
 
 
-def test_an_event_that_was_refused_must_be_refused():
+def test_refused_event_must_be_refused_there_too():
     run = waiting("sent", "more")
     assert run.ledger[2].reason == "late"
     assert fit(run, WAITING).verdict == "compatible"
@@ -121,7 +121,7 @@ def test_an_event_that_was_refused_must_be_refused():
     assert "has no event 'sent'" in found.difference.fault
 
 
-def test_it_must_begin_in_the_same_way_even_if_nothing_has_happened():
+def test_machine_must_start_like_the_run_even_before_any_event():
     begin = ("| idle  | initial |", "| idle  |         |"), ("| busy  |         |", "| busy  | initial |")
     assert (
         fit(waiting(), WAITING, *begin).why == "it does not begin as the run did: the run has in idle, it has in busy"
@@ -134,16 +134,16 @@ def test_it_must_begin_in_the_same_way_even_if_nothing_has_happened():
     assert timer.why == "it does not begin as the run did: the run has armed: no timer, it has armed: after 1m of idle"
 
 
-def test_a_value_that_the_history_hides_is_compared_too():
-    """The row sets n, so that the step's entry is the same; the machines did not begin alike."""
+def test_initial_value_that_the_history_hides_is_compared_too():
+    """A row sets n, so the entries of the steps are equal although the initial values differ."""
     found = fit(waiting("more", "more"), WAITING, ("| 0..2   | 0       |", "| 0..2   | 2       |"))
     assert found.why == "it does not begin as the run did: the run has n = 0, it has n = 2"
 
 
-# -- where it stands --------------------------------------------------------------------------------------------------
+# -- the status -------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_outstanding_must_be():
+def test_outstanding_effect_must_be_outstanding_there_too():
     no_answers = edited(
         WAITING, ("| sent  | send    |\n| lost  | send    |", "| sent  | outside |\n| lost  | outside |")
     )
@@ -151,7 +151,7 @@ def test_what_is_outstanding_must_be():
     assert found.why == "the run has outstanding: send, it has outstanding: nothing"
 
 
-def test_variables_that_only_one_has_are_its_own_affair_until_they_change():
+def test_variable_of_only_one_machine_matters_once_it_changes():
     more = ("| n        | 0..2   | 0       |", "| n        | 0..2   | 0       |\n| x        | 0..1   | 0       |")
     counted = ("| busy   | more     | n = 1  |", "| busy   | more     | n = 1; x = 1 |")
     assert fit(waiting("more"), WAITING, more, counted).verdict == "compatible"
@@ -159,7 +159,7 @@ def test_variables_that_only_one_has_are_its_own_affair_until_they_change():
     assert fit(fed(edited(WAITING, more), Occurrence("more")), WAITING).verdict == "compatible"
 
 
-def test_the_parameters_of_the_run_count():
+def test_parameters_of_the_run_are_used_and_must_lie_in_the_new_domain():
     run = fed(AGENT, SPECIFICATION, rmax=7)
     assert fit(run, AGENT).machine.constants == {"rmax": 7}
     assert (
@@ -170,17 +170,17 @@ def test_the_parameters_of_the_run_count():
     assert found.why == "it cannot have the run's parameters: parameter rmax = 7 lies outside its domain 0..5"
 
 
-# -- what is under way ------------------------------------------------------------------------------------------------
+# -- effects in progress ----------------------------------------------------------------------------------------------
 
 
-def test_an_answer_that_may_be_on_its_way_must_be_known():
+def test_possible_answer_of_an_effect_in_progress_must_be_known():
     change = ("| lost  | send    |\n", ""), ("| busy   | lost     |        |           | over   |\n", "")
     found = fit(waiting("more"), WAITING, *change)
     assert found.why == "send 1/2 is under way, and may be answered with lost, which is not one of its answers there"
     assert fit(waiting(), WAITING, *change).verdict == "compatible", "nothing is under way"
 
 
-def test_an_answer_that_is_recorded_and_not_taken_must_mean_something():
+def test_recorded_answer_not_taken_yet_must_be_valid():
     run = fed(AGENT, SPECIFICATION, ARTIFACT)
     key = oldest_key(run.keys, "execute_guard")
     said = event_step("execute_guard", "verdict", verdicts={"g": "fatal"}).without_id()
@@ -205,8 +205,8 @@ def test_an_answer_that_is_recorded_and_not_taken_must_mean_something():
     )
 
 
-def test_artifacts_must_be_found_again():
-    """A second guard gives the step another name, under which nothing was made yet."""
+def test_artifacts_must_belong_to_the_same_step():
+    """A second guard gives the step another name, which has no artifacts yet."""
     second = edited(
         AGENT, ("| g     | verdict | cases | a", "| h     | verdict | cases | b |\n| g     | verdict | cases | a")
     )
@@ -219,10 +219,10 @@ def test_artifacts_must_be_found_again():
     )
 
 
-# -- what may come ----------------------------------------------------------------------------------------------------
+# -- possible futures -------------------------------------------------------------------------------------------------
 
 
-def test_a_fault_that_lies_ahead_makes_it_incompatible():
+def test_future_fault_makes_the_run_incompatible():
     found = fit(waiting("more"), WAITING, ("| busy   | lost     |        |           | over   |\n", ""))
     assert (found.verdict, found.trouble.refusal.reason, show_occurrence(found.trouble.occurrence)) == (
         "incompatible",
@@ -241,8 +241,8 @@ def test_a_fault_that_lies_ahead_makes_it_incompatible():
     )
 
 
-def test_a_fault_that_only_other_places_come_to_does_not():
-    """The run is past the state in which a new row would leave the domain, unless a timer leads back there."""
+def test_fault_that_the_run_cannot_reach_leaves_it_compatible():
+    """The run has left the state in which a new row would leave the domain, unless a timer leads back there."""
     change = (
         ("| more  | outside |", "| more  | outside |\n| jump  | outside |"),
         (
@@ -256,13 +256,13 @@ def test_a_fault_that_only_other_places_come_to_does_not():
     assert fit(fed(onwards), onwards, *change).verdict == "incompatible"
 
 
-def test_a_limit_leaves_it_unknown_and_never_compatible():
+def test_limit_makes_the_verdict_unknown():
     change = ("| busy   | more     | n = 1  |", "| busy   | more     | n = 2  |")
     found = fit(waiting("more"), WAITING, change, limits=SearchLimits(1))
     assert (found.verdict, found.why) == ("UNKNOWN", "stopped at the limit of 1 configurations")
 
 
-def test_what_does_not_depend_on_the_history_is_found_once():
+def test_future_is_computed_once_for_runs_with_different_histories():
     fitting = FitJudge(loads(WAITING), LIMITS)
     first, second = fitting.judge(waiting("more")), fitting.judge(waiting("sent", "more"))
     assert first.future is second.future
@@ -300,7 +300,7 @@ TWO_WAYS = """# two_ways
 """
 
 
-def test_two_runs_in_one_state_may_differ_in_their_futures():
+def test_two_runs_in_one_state_may_have_different_verdicts():
     fitting = FitJudge(loads(edited(TWO_WAYS, ("| busy   | lost  |        |", "| busy   | lost  | n == 0 |"))), LIMITS)
     runs = [fed(TWO_WAYS, Occurrence(event)) for event in ("one", "other", "one")]
     assert [fitting.judge(run).verdict for run in runs] == ["compatible", "incompatible", "compatible"]

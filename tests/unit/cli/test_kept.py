@@ -1,4 +1,4 @@
-"""Which run is meant, and what is said when there is none, or when it cannot be read."""
+"""Names of runs on the command line, and the messages about runs that are missing or cannot be read."""
 
 import json
 import sqlite3
@@ -29,11 +29,11 @@ def root(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("wanted", "found"), [
     (RUN, RUN), ("last", OTHER), ("aaa", RUN), ("120001", OTHER), (f".dsa/{RUN}", RUN), (f"/somewhere/{RUN}/", RUN),
 ])  # fmt: skip
-def test_a_run_is_named_by_its_id_a_part_of_it_its_folder_or_last(root, wanted, found):
+def test_run_is_found_by_id_part_of_the_id_folder_or_last(root, wanted, found):
     assert find((RUN, OTHER), wanted, root) == found
 
 
-def test_a_part_of_the_last_run_is_named_by_its_place(root):
+def test_part_of_the_last_run_is_found_by_its_number(root):
     keep(root, begun(run=f"{OTHER}+1.2").ledger, run=f"{OTHER}+1.2")
     ids = (RUN, OTHER, f"{OTHER}+1.2")
     assert (find(ids, "last", root), find(ids, "last+1.2", root)) == (OTHER, f"{OTHER}+1.2")
@@ -45,13 +45,13 @@ def test_a_part_of_the_last_run_is_named_by_its_place(root):
     ("20260131T120000-shop-aaaabb", f"no run '20260131T120000-shop-aaaabb' in .dsa; did you mean '{RUN}'?"),
     ("?", f"no run '?' in .dsa; the newest: {RUN}, {OTHER}; `dsa runs` lists them all"),
 ])  # fmt: skip
-def test_what_is_no_run_or_several_is_said_with_the_nearest(root, wanted, said):
+def test_unknown_and_ambiguous_runs_are_reported_with_candidates(root, wanted, said):
     result = dsa("show", wanted)
     assert result.exit_code == 2
     assert said in result.stderr
 
 
-def test_the_last_of_one_second_is_the_one_that_was_begun_last(tmp_path):
+def test_last_run_of_one_second_is_the_one_started_last(tmp_path):
     runs = ["20260131T120000-b-1", "20260131T120000-c-1", "20260131T120000-a-1", "20260131T120000-a-1+3.1"]
     for run in runs:
         keep(tmp_path, [begun(run=run).ledger[0]], run=run)
@@ -61,7 +61,7 @@ def test_the_last_of_one_second_is_the_one_that_was_begun_last(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
-def test_where_no_run_is_kept_one_sentence_says_so(tmp_path, monkeypatch, arguments):
+def test_folder_without_runs_is_reported_in_one_sentence(tmp_path, monkeypatch, arguments):
     monkeypatch.chdir(tmp_path)
     fault = dsa(*arguments).exception
     assert isinstance(fault, DocumentError)
@@ -70,7 +70,7 @@ def test_where_no_run_is_kept_one_sentence_says_so(tmp_path, monkeypatch, argume
 
 
 @pytest.mark.parametrize("arguments", COMMANDS[:-1], ids=lambda arguments: arguments[0])
-def test_a_damaged_ledger_is_named_with_its_entry(root, arguments):
+def test_damaged_ledger_is_reported_with_its_entry(root, arguments):
     crashed_while(root, doing="pay", run="20260131T120002-shop-cccccc")
     with sqlite3.connect(root / "ledger.db") as connection:
         connection.execute("UPDATE entries SET line = replace(line, 'tea', 'pie')")
@@ -82,7 +82,7 @@ def test_a_damaged_ledger_is_named_with_its_entry(root, arguments):
 
 
 @pytest.mark.parametrize("arguments", COMMANDS[:-1], ids=lambda arguments: arguments[0])
-def test_another_machine_is_refused_and_how_to_compare_is_said(root, arguments):
+def test_run_of_another_machine_is_refused_with_commands_to_compare(root, arguments):
     run = "20260131T120002-shop-cccccc"
     keep(root, begun(run=run).ledger, SHOP.replace("mail, log", "mail     "), run)
     result = dsa(arguments[0], "cccccc", *arguments[2:])
@@ -99,13 +99,13 @@ def test_another_machine_is_refused_and_how_to_compare_is_said(root, arguments):
     (OSError(28, "No space left on device"), 1, "cannot be written to .dsa/r: No space left on device"),
     (KeyboardInterrupt(), 130, "interrupted; what was done so far is kept in .dsa/r: `dsa resume r` goes on"),
 ])  # fmt: skip
-def test_what_goes_wrong_is_a_sentence_and_an_exit_code(fault, code, said):
+def test_each_fault_has_a_message_and_an_exit_code(fault, code, said):
     with pytest.raises(CommandExit, match=said) as raised, exit_on_faults(Path(".dsa"), lambda: Path(".dsa/r")):
         raise fault
     assert raised.value.exit_code == code
 
 
-def test_commands_to_paste_name_the_folder_where_it_is_not_the_usual_one():
+def test_printed_commands_name_the_runs_folder_unless_it_is_the_default():
     assert shell_command("resume", Path(".dsa/r"), "--retry", "1/2") == "dsa resume r --retry 1/2"
     assert shell_command("send", Path("my runs/r"), "more") == "dsa send r more --runs 'my runs'"
     server = "temporal://localhost:7233/default"

@@ -15,7 +15,7 @@ from dsa.runtime.content import GuardInterface, GuardResult
 
 @register("at_most_for_this_test")
 class AtMost(GuardInterface):
-    """Pass a text of so many words
+    """Pass a text of ten words
     or fewer.
 
     This is not said.
@@ -44,7 +44,7 @@ def test_every_kind_is_listed_with_every_option(command, kinds):
     assert [line for line in shown if not line.startswith(" ")] == sorted(kinds)
 
 
-def test_options_are_told_as_a_table_has_them():
+def test_options_are_listed_with_types_and_defaults():
     assert listed("guards").output.startswith(
         "all\n"
         "  Pass when all parts pass; every part is asked.\n"
@@ -54,7 +54,7 @@ def test_options_are_told_as_a_table_has_them():
     )
 
 
-def test_kinds_of_ones_own_are_listed_too(tmp_path):
+def test_user_defined_kinds_are_listed_too(tmp_path):
     module = tmp_path / "own.py"
     module.write_text(OWN, encoding="utf-8")
     try:
@@ -64,7 +64,7 @@ def test_kinds_of_ones_own_are_listed_too(tmp_path):
         first, *lines = result.output[begin:].splitlines()[:6]
         assert first == f"at_most_for_this_test  (from {module})"
         assert lines == [
-            "  Pass a text of so many words or fewer.",
+            "  Pass a text of ten words or fewer.",
             "    words   a whole number; must be given",
             "    strict  true or false [true]",
             "    marks   names separated by commas [,, ;]",
@@ -85,7 +85,7 @@ BROUGHT = '''
 '''
 
 
-def test_kinds_of_packages_are_listed_and_what_is_wrong_with_others_is_said(tmp_path, monkeypatch):
+def test_kinds_of_packages_are_listed_and_broken_ones_reported(tmp_path, monkeypatch):
     shelf = Shelf(tmp_path, monkeypatch)
     shelf.install("nice", {"dsa.guards": ["fine_for_this_test = nice_kinds:Fine"]}, "0.3", nice_kinds=BROUGHT)
     told = {
@@ -103,6 +103,6 @@ def test_kinds_of_packages_are_listed_and_what_is_wrong_with_others_is_said(tmp_
     assert (whole.exit_code, len(json.loads(whole.stdout)["kinds"])) == (2, len(GUARDS) + 1)
 
 
-def test_a_module_that_is_not_there_is_named():
+def test_missing_module_is_named():
     result = listed("guards", "--with", "nowhere.py", "--json")
     assert (result.exit_code, "nowhere.py: no such Python file" in str(result.exception)) == (1, True)

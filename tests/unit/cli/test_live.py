@@ -29,7 +29,7 @@ def shown(entries, *, terminal=False, quiet=False, height=24, width=72):
 ENTRIES = [*attempt("g_test", 1, "failed", "first\nsecond [bold]"), *attempt("g_test", 2, "passed")]
 
 
-def test_plain_lines_one_for_each_attempt():
+def test_one_plain_line_is_printed_for_each_attempt():
     assert shown(ENTRIES) == (
         "g_test  attempt  1  rejected    1.5 s  first second [bold]\ng_test  attempt  2  passed      1.5 s\n"
     )
@@ -41,18 +41,18 @@ def test_long_feedback_is_cut():
     assert len(line) < 120
 
 
-def test_quiet_is_quiet():
+def test_quiet_prints_nothing():
     assert shown(ENTRIES, quiet=True) == ""
     assert shown(ENTRIES, quiet=True, terminal=True) == ""
 
 
-def test_a_call_that_failed_is_shown():
+def test_failed_call_is_shown():
     fault = error_step("query_llm", "timeout", "too slow").to_json()
     row, first, *_ = attempt("g_test", 1, "passed")
     assert "error" in shown([row, first, ResultEntry("1/1", (fault,))])
 
 
-def test_on_a_terminal_the_whole_table_stands_there_in_the_end():
+def test_terminal_shows_the_whole_table_at_the_end():
     entries = [entry for number in range(1, 41) for entry in attempt("g_test", number, "failed", f"no {number}.")]
     text = shown(entries, terminal=True, height=10)
     last_table = text.rpartition("step")[2]
@@ -60,31 +60,31 @@ def test_on_a_terminal_the_whole_table_stands_there_in_the_end():
         assert f"no {number}." in last_table
 
 
-def test_a_persons_text_is_an_attempt_of_its_own():
+def test_persons_text_is_a_separate_attempt():
     person = list(attempt("g_test", 2, "passed"))[1:]
     text = shown([*attempt("g_test", 1, "fatal"), *person])
     assert [line.split()[2:4] for line in text.splitlines()] == [["1", "fatal"], ["2", "passed"]]
 
 
-def test_a_terminal_too_narrow_for_a_table_gets_plain_lines():
+def test_terminal_too_narrow_for_a_table_gets_plain_lines():
     assert shown(ENTRIES, terminal=True, width=30) == shown(ENTRIES)
 
 
-def test_feedback_cannot_steer_the_terminal():
+def test_feedback_cannot_control_the_terminal():
     for terminal in (False, True):
         text = shown(attempt("g_test", 1, "failed", "\x1b]0;owned\x07"), terminal=terminal)
         assert "\\x1b]0;owned\\x07" in text
         assert "\x1b]0" not in text
 
 
-def test_another_effect_that_fails_ends_no_attempt():
+def test_failure_of_another_effect_does_not_end_the_attempt():
     fault = error_step("notify", "gone", "no mail").to_json()
     row, first, *rest = attempt("g_test", 1, "passed")
     assert "passed" in shown([row, first, ResultEntry("1/2", (fault,)), *rest])
     assert "no mail" not in shown([row, first, ResultEntry("1/2", (fault,)), *rest])
 
 
-def test_a_try_that_failed_and_the_next_are_both_shown():
+def test_failed_try_and_the_next_one_are_both_shown():
     fault = error_step("query_llm", "timeout", "too slow").to_json()
     row, first, *rest = attempt("g_test", 1, "passed")
     lines = shown([row, first, ResultEntry("1/1", (fault,)), *rest]).splitlines()

@@ -1,4 +1,4 @@
-"""The program itself: how it finds a command."""
+"""The program itself: the garbage collector, and how it starts and exits."""
 
 import gc
 import subprocess
@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from dsa.cli.main import program
 
 
-def test_a_command_runs_with_the_collector_on_and_what_was_loaded_out_of_its_way():
+def test_command_runs_with_the_collector_on_and_loaded_objects_frozen():
     code = (
         "import gc, dsa.cli.check as check; from dsa.cli.main import main\n"
         "check.command.callback = lambda **_: print(gc.isenabled(), gc.get_freeze_count() > 1_000)\n"
@@ -20,14 +20,14 @@ def test_a_command_runs_with_the_collector_on_and_what_was_loaded_out_of_its_way
     assert done.stdout == "True True\n"
 
 
-def test_the_collector_is_left_alone_inside_another_program():
+def test_collector_is_unchanged_inside_another_program():
     before = gc.get_freeze_count()
     assert CliRunner().invoke(program, ["check", "--help"]).exit_code == 0
     assert gc.isenabled()
-    assert gc.get_freeze_count() <= before  # what goes is not counted any more
+    assert gc.get_freeze_count() <= before  # objects that are freed are no longer counted
 
 
-def test_it_runs_as_a_module_too():
+def test_program_runs_as_a_module():
     done = subprocess.run([sys.executable, "-m", "dsa", "chekc"], capture_output=True, text=True, check=False)
     assert (done.returncode, "did you mean 'check'?" in done.stderr) == (2, True)
 
@@ -48,7 +48,7 @@ main()
 
 
 @pytest.mark.parametrize(("seconds", "is_taken_apart"), [(0, True), (600, False)])
-def test_a_program_ends_as_usual_unless_a_call_was_given_up(seconds, is_taken_apart):
+def test_program_exits_normally_unless_a_call_was_abandoned(seconds, is_taken_apart):
     said = subprocess.run(
         [sys.executable, "-c", ENDING.format(seconds=seconds)], capture_output=True, text=True, timeout=60, check=True
     )

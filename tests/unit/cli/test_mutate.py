@@ -5,7 +5,7 @@ from click.testing import CliRunner
 from dsa.cli.mutate import command
 
 
-def test_a_spec_is_measured_and_gated(tmp_path) -> None:
+def test_spec_is_scored_and_a_low_score_fails(tmp_path) -> None:
     result = CliRunner().invoke(command, ["specs/dual_state.md", "--at-least", "0.95"])
     assert result.exit_code == 0
     assert "100 of 100 that differ are noticed (100.0%)" in result.output
@@ -25,7 +25,7 @@ def test_json_has_every_mutant(tmp_path) -> None:
     assert told["score"] == told["shares"]["rows"] == sum(mutant["kind"] == "noticed" for mutant in rows) / 100
 
 
-def test_a_machine_that_does_not_pass_ends_with_one_sentence(tmp_path) -> None:
+def test_machine_that_fails_its_check_is_refused(tmp_path) -> None:
     wrong = tmp_path / "wrong.md"
     wrong.write_text("# m\n\n## Transitions\n| source | event | target |\n| - | - | - |\n| a | go | b |\n")
     result = CliRunner().invoke(command, [str(wrong)])
@@ -33,7 +33,7 @@ def test_a_machine_that_does_not_pass_ends_with_one_sentence(tmp_path) -> None:
     assert "itself does not pass: DSA303" in result.output
 
 
-def test_what_is_not_judged_in_time_is_said_and_is_no_success() -> None:
+def test_mutants_not_judged_in_time_are_reported_and_fail() -> None:
     result = CliRunner().invoke(command, ["dual_state", "--time-limit", "0"])
     assert result.exit_code == 1
     assert "108 of 108 were not judged: the time limit was met; allow more (--time-limit)" in result.output

@@ -1,4 +1,4 @@
-"""`dsa odds` as people use it."""
+"""`dsa odds` on the command line."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def call(tmp_path, monkeypatch):
     return calls_made
 
 
-def test_it_shows_ends_effects_and_what_is_assumed(call):
+def test_answer_shows_ends_effects_and_assumptions(call):
     result = call("dual_state", "--pass", "g=0.7", "--fatal", "g=0.1", "--price", "query_llm=1000")
     assert result.exit_code == 0
     rows = [line.split() for line in result.output.split("\n")]
@@ -39,14 +39,14 @@ def test_it_shows_ends_effects_and_what_is_assumed(call):
     assert "assumed: every effect is answered: none fails" in result.output
 
 
-def test_missing_odds_are_unknown_in_words(call):
+def test_missing_odds_are_reported_as_unknown(call):
     result = call("dual_state")
     assert result.exit_code == 1
     assert "UNKNOWN: no odds of guard g: write them in the column `pass` of Guards, or --pass g=0.7" in result.output
     assert ["query_llm", "4"] in [line.split() for line in result.output.split("\n")]
 
 
-def test_a_target_is_reached_missed_or_impossible(call):
+def test_target_is_reached_or_impossible(call):
     reached = call("dual_state", "--pass", "0.5", "--target", "0.99")
     assert reached.exit_code == 0
     assert "target 0.99: the smallest rmax is 6, success 0.99219, expected query_llm 1.9844" in reached.output
@@ -85,7 +85,7 @@ COIN = """# coin
 """
 
 
-def test_where_nothing_counts_as_success_the_odds_are_known_all_the_same(call, tmp_path):
+def test_odds_of_ends_are_known_without_a_success_state(call, tmp_path):
     (tmp_path / "coin.md").write_text(COIN)
     told = call("coin.md")
     assert told.exit_code == 0
@@ -99,7 +99,7 @@ def test_where_nothing_counts_as_success_the_odds_are_known_all_the_same(call, t
     ]
 
 
-def test_unlimited_retries_are_unknown(call, tmp_path):
+def test_unlimited_retries_are_unknown_unless_odds_are_constant(call, tmp_path):
     (tmp_path / "m.md").write_text(UNLIMITED.replace("| 0.6  |", "| 0.5, 0.6 |"))
     result = call("m.md")
     assert result.exit_code == 1
@@ -111,7 +111,7 @@ def test_unlimited_retries_are_unknown(call, tmp_path):
     assert "assumed: however often it has failed, the odds of g are the same" in memoryless.output
 
 
-def test_what_somebody_chooses_is_shown_as_a_range(call, tmp_path):
+def test_outside_choice_is_shown_as_a_range(call, tmp_path):
     (tmp_path / "m.md").write_text(TOOLS)
     result = call("m.md")
     assert "0 to 1" in result.output
@@ -147,12 +147,12 @@ def record(path, failed_runs, runs=40):
     path.write_text("".join(lines))
 
 
-def test_recorded_runs_give_bounds_and_never_a_bare_point(call, tmp_path):
+def test_recorded_runs_give_confidence_bounds(call, tmp_path):
     record(tmp_path / "attempts.jsonl", lambda run: (run % 10 == 0) + (run % 40 == 0))
     result = call("dual_state", "--from-runs", "attempts.jsonl", "--target", "0.999")
     assert "with 95 % confidence" in result.output
     assert "more runs like these are missing" in result.output
-    assert result.exit_code == 1  # the bound is not there
+    assert result.exit_code == 1  # the bound does not reach the target
     low = call("dual_state", "--from-runs", ".", "--target", "0.9", "--confidence", "0.9")
     assert "90 % interval" in low.output
     found = json.loads(call("dual_state", "--from-runs", "attempts.jsonl", "--json").output)
@@ -161,7 +161,7 @@ def test_recorded_runs_give_bounds_and_never_a_bare_point(call, tmp_path):
     assert estimate["guards"][0]["counts"]["passed"] == 40
 
 
-def test_runs_that_hang_together_make_the_bound_unknown(call, tmp_path):
+def test_dependent_attempts_make_the_bound_unknown(call, tmp_path):
     record(tmp_path / "attempts.jsonl", lambda run: 3 * (run % 4 == 0))
     result = call("dual_state", "--from-runs", "attempts.jsonl")
     assert result.exit_code == 1
@@ -182,7 +182,7 @@ def test_runs_of_dsa_run_are_read(call, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
-def test_a_plot_is_written(call, tmp_path, suffix):
+def test_plot_is_written_and_reproducible(call, tmp_path, suffix):
     pytest.importorskip("matplotlib")
     name = f"odds.{suffix}"
     result = call("dual_state", "--pass", "0.5", "--target", "0.99", "--plot", name)
@@ -221,28 +221,28 @@ def test_bad_usage_is_one_sentence_and_exit_code_2(call, capsys, monkeypatch, ar
     assert message in capsys.readouterr().err
 
 
-def test_a_guard_without_a_record_is_named(call, tmp_path, capsys, monkeypatch):
+def test_guard_without_recorded_verdicts_is_named(call, tmp_path, capsys, monkeypatch):
     Path("empty.jsonl").write_text("")
     result = call("dual_state", "--from-runs", "empty.jsonl")
     assert result.exit_code == 2
     assert "no verdict of guard g is recorded" in result.output
 
 
-def test_more_configurations_than_are_laid_out_are_unknown():
+def test_odds_are_unknown_above_the_limit_of_configurations():
     asked = question(load("dual_state").at({"rmax": 1000}), passes={"g": [0.7]}, max_nodes=50)
     found = asked.at()
     assert (found.unknown, found.is_known) == (("more than 50 configurations",), False)
     assert "UNKNOWN: more than 50 configurations" in answer_text(OddsAnswer(asked, found, None))
 
 
-def test_a_target_too_far_to_lay_out_is_unknown():
+def test_target_beyond_the_limit_of_configurations_is_unknown():
     asked = question(load("dual_state"), passes={"g": [1e-6]}, max_nodes=500)
     needed = smallest(asked, 0.999, varied_parameter(asked.system.machine))
     assert needed.answer == "unknown"
     assert needed.reason.endswith("more than 500 configurations")
 
 
-def test_an_event_with_odds_beside_a_timer_counts(call, tmp_path):
+def test_event_with_odds_beside_a_timer_counts(call, tmp_path):
     (tmp_path / "hum.md").write_text(HUM)
     rows = [line.split() for line in call("hum.md", "--event", "yes=0.9").output.split("\n")]
     assert ["succeeded", "0.9"] in rows
@@ -251,14 +251,14 @@ def test_an_event_with_odds_beside_a_timer_counts(call, tmp_path):
     assert "success 0: no run ends in succeeded" in call("hum.md").output
 
 
-def test_odds_of_an_event_that_never_comes_are_not_ignored(call, tmp_path):
+def test_odds_of_an_event_that_never_comes_are_reported(call, tmp_path):
     (tmp_path / "busy.md").write_text(BUSY)
     result = call("busy.md", "--event", "stop=0.9")
     assert result.exit_code == 1
     assert "UNKNOWN: the odds given for stop are not used: it never comes where the run waits" in result.output
 
 
-#: What comes from outside while something is outstanding.
+#: An event from outside may come while an effect is outstanding.
 BUSY = (
     HUM.replace("| yes   | outside |", "| yes   | work    |\n| stop  | outside |")
     .replace(
@@ -270,32 +270,32 @@ BUSY = (
 )
 
 
-def test_the_answer_that_has_the_rest_is_named(call, tmp_path):
+def test_answer_with_the_remaining_odds_is_named(call, tmp_path):
     (tmp_path / "m.md").write_text(TOOLS)
     assert "assumed: done has the odds that call leave: 0.03" in call("m.md", "--event", "call=0.97").output
     assert "leave" not in call("m.md", "--event", "call=0.97", "--event", "done=0.03").output
 
 
-def test_a_target_names_what_its_cost_counts():
+def test_main_cost_names_the_effects_it_counts():
     reckoning = odds(loads(TOOLS), events={"call": 0.5})
     assert reckoning.main_cost[0] == "expected ask + run_tool"
 
 
-def test_a_target_of_whoever_chooses_outside_says_that_the_worst_counts():
+def test_target_with_outside_choices_counts_the_worst_case():
     asked = question(chain("a"), outside=True, passes={"a": [0.5]}, fatals={"a": [0.1]})
     needed = smallest(asked, 0.9, varied_parameter(asked.system.machine))
     assert needed.answer == "unknown"
     assert "a target counts the worst choice of what comes from outside" in needed.reason
 
 
-def test_a_success_that_is_never_met_is_printed(call, tmp_path):
+def test_unreachable_success_is_printed(call, tmp_path):
     (tmp_path / "m.md").write_text(HUM.replace("| waiting | yes      | succeeded |\n", ""))
     result = call("m.md", "--success", "succeeded")
     assert ["succeeded", "0"] in [line.split() for line in result.output.split("\n")]
     assert "success 0: no run ends in succeeded" in result.output
 
 
-def test_traces_of_a_check_are_no_runs(call, tmp_path):
+def test_traces_of_a_check_are_refused_as_runs(call, tmp_path):
     text = dumps(load("dual_state")) + "\n## Properties\n- never g.failed\n"
     (tmp_path / "m.md").write_text(text)
     CliRunner().invoke(program, ["check", "m.md", "--save-traces", "traces"])
@@ -304,7 +304,7 @@ def test_traces_of_a_check_are_no_runs(call, tmp_path):
     assert "is a trace that `dsa check --save-traces` found" in result.output
 
 
-def test_runs_of_a_document_that_has_changed_are_refused(call, tmp_path):
+def test_runs_of_a_changed_document_are_refused(call, tmp_path):
     (tmp_path / "script.md").write_text("```python\ndef add(a, b):\n    return a + b\n```\n")
     machine = attrs.evolve(load("dual_state"), properties=())
     Path("m.md").write_text(dumps(machine))
@@ -320,7 +320,7 @@ def test_runs_of_a_document_that_has_changed_are_refused(call, tmp_path):
     assert "this run is of another machine dual_state, as its digest says" in result.output
 
 
-def test_a_check_keeps_its_limits_and_says_what_a_number_assumes(tmp_path):
+def test_check_respects_its_limits_and_lists_assumptions_of_numbers(tmp_path):
     (tmp_path / "m.md").write_text(TOOLS + "\n## Properties\n- expected run_tool <= 3\n- expected run_tool <= 2\n")
 
     def checked(*options):
@@ -337,7 +337,7 @@ def test_a_check_keeps_its_limits_and_says_what_a_number_assumes(tmp_path):
     assert all(each["reason"].startswith("the time limit was met") for each in late)
 
 
-def test_a_bound_that_no_odds_can_move_is_one_number(call, tmp_path):
+def test_bound_that_no_odds_can_change_is_one_number(call, tmp_path):
     record(tmp_path / "attempts.jsonl", lambda run: run % 2)
     output = call("dual_state", "--from-runs", "attempts.jsonl", "--success", "failed", "--param", "rmax=0").output
     assert "confidence" in output
@@ -349,16 +349,16 @@ def test_a_bound_that_no_odds_can_move_is_one_number(call, tmp_path):
     assert "between" not in output
 
 
-def test_unlimited_retries_say_whether_a_number_may_be_used(call, tmp_path):
+def test_changing_odds_with_unlimited_retries_are_explained(call, tmp_path):
     (tmp_path / "m.md").write_text(UNLIMITED.replace("| 0.6  |", "| 0.5, 0.6 |"))
     assert "odds that change with the retry number say nothing of those that follow the last one" in call("m.md").output
 
 
-# -- what is not known, and what is although one might not think so -------------------------------------------------------
+# -- unknown results, and known ones that look unknown ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rmax", ["6", "12", "50"])
-def test_a_start_outside_its_domain_is_unknown(call, tmp_path, rmax):
+def test_start_outside_its_domain_is_unknown(call, tmp_path, rmax):
     (tmp_path / "m.md").write_text(DOWN)
     result = call("m.md", "--param", f"rmax={rmax}")
     assert result.exit_code == 1
@@ -366,7 +366,7 @@ def test_a_start_outside_its_domain_is_unknown(call, tmp_path, rmax):
     assert json.loads(call("m.md", "--param", f"rmax={rmax}", "--json").output)["known"] is False
 
 
-def test_a_target_says_which_value_is_the_largest(call, tmp_path):
+def test_missed_target_names_the_largest_value_tried(call, tmp_path):
     (tmp_path / "m.md").write_text(DOWN)
     result = call("m.md", "--target", "0.99")
     assert result.exit_code == 1
@@ -384,8 +384,8 @@ def test_a_target_says_which_value_is_the_largest(call, tmp_path):
     )
 
 
-def test_a_circle_that_is_rarely_left_has_numbers(call, tmp_path):
-    """Whoever chooses goes round, and is done once in 10^12 times, or gives up."""
+def test_cycle_that_is_rarely_left_has_numbers(call, tmp_path):
+    """Each time round, the cycle ends with probability 10^-12, unless an outside choice ends it."""
     text = TOOLS.replace("| used < 3 | used += 1 | run_tool", "| used < 4 |           | run_tool")
     (tmp_path / "m.md").write_text(
         text.replace("| call     | ask      |", "| call     | ask      |\n| stop     | ask      |").replace(
@@ -400,7 +400,7 @@ def test_a_circle_that_is_rarely_left_has_numbers(call, tmp_path):
     assert ["run_tool", "0", "to", "999999999999"] in [row[:4] for row in rows]
 
 
-def test_a_plot_of_nothing_is_unknown(call, tmp_path):
+def test_empty_plot_is_unknown_and_not_written(call, tmp_path):
     pytest.importorskip("matplotlib")
     result = call("dual_state", "--plot", "odds.svg")
     assert result.exit_code == 1
@@ -411,7 +411,7 @@ def test_a_plot_of_nothing_is_unknown(call, tmp_path):
     assert (drawn.exit_code, drawn.stderr) == (0, "wrote odds.svg\n")  # 0 to 5 are plotted
 
 
-def test_a_plot_without_one_value_is_a_failure_whatever_else_is_known(call, tmp_path):
+def test_empty_plot_fails_even_if_other_results_are_known(call, tmp_path):
     pytest.importorskip("matplotlib")
     text = DOWN.replace("| 0..5   |", "| 0..30  |").replace("| 3       |", "| 25      |")
     (tmp_path / "m.md").write_text(text.replace("| else  ", "| not g.passed and left == 0 and rmax > 20  "))

@@ -1,4 +1,4 @@
-"""The options of all commands: one of a name means one thing, and commands of a kind take the same ones."""
+"""The options of all commands: each name has one meaning, and similar commands take the same options."""
 
 from collections import defaultdict
 
@@ -9,7 +9,7 @@ from each_row import each_row
 from dsa.cli.main import COMMANDS, program
 
 RUNNING = ("run", "resume", "send", "demo", "chat", "code")
-#: They write a file, print a text for another program, or serve pages; there is nothing to report.
+#: Commands that write a file, print a text for another program, or serve pages; they have nothing to report.
 WRITING = ("draw", "expand", "export", "new", "tests", "web")
 EVERY_RUN_TAKES = (
     "--model", "--with", "--param", "--budget", "--json", "--quiet", "--secret", "--secret-pattern", "--not-secret", "--log",
@@ -25,7 +25,7 @@ def options_of(name):
 
 
 @pytest.mark.parametrize("name", RUNNING)
-def test_what_runs_takes_the_options_of_a_run_with_the_same_meaning(name):
+def test_commands_that_run_share_options_with_the_same_meaning(name):
     found, of_run = options_of(name), options_of("run")
     assert [option for option in EVERY_RUN_TAKES if option not in found] == []
     for option in EVERY_RUN_TAKES:
@@ -40,11 +40,11 @@ def test_what_runs_takes_the_options_of_a_run_with_the_same_meaning(name):
 
 
 @each_row("name", [name for name in COMMANDS if name not in WRITING])
-def test_what_reports_does_so_for_programs_too(name):
+def test_commands_that_report_have_a_json_option(name):
     assert options_of(name)["--json"].is_flag
 
 
-def test_with_is_a_module_and_data_is_data():
+def test_options_of_one_name_mean_the_same_in_every_command():
     kinds = defaultdict(set)
     for name in COMMANDS:
         for written, option in options_of(name).items():

@@ -1,4 +1,4 @@
-"""`dsa run --policy`, and `show`, `resume`, `send`, `replay` for such a run."""
+"""`dsa run --policy`, and `show`, `resume`, `send`, `replay` on such a run."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from dsa.errors import DsaError
 from dsa.runs.place import open_store
 from dsa.runtime.ledger import ResultEntry
 
-#: Policies that write down what they do; the one that the file `break` names raises.
+#: Policies that record what they do; the call that the file `break` names raises.
 MINE = """
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def did():
 
 
 def stopped_at(what):
-    """Return the result of a run that is stopped at one call, whose cause is gone then."""
+    """Return the result of a run that stopped at one call; afterwards the call can succeed."""
     Path("break").write_text(what)
     result = trip()
     Path("break").unlink()
@@ -78,7 +78,7 @@ def stopped_at(what):
 
 
 def cut_off_at(what):
-    """Leave a run as it is when its process is killed in a call; give its id."""
+    """Leave a run as if its process had been killed during a call; return its id."""
     stopped_at(what)
     with open_store(Path(".dsa")) as store:
         run = store.runs()[-1]
@@ -91,7 +91,7 @@ def cut_off_at(what):
 # -- running ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_search_agent_answers_from_files_and_says_that_no_model_did():
+def test_search_agent_answers_from_files_and_says_that_no_model_was_asked():
     result = dsa("run", "--policy", "search_agent", "What do cats do?", "--over", "docs")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
@@ -107,12 +107,12 @@ def test_the_search_agent_answers_from_files_and_says_that_no_model_did():
     assert (run / "final.txt").read_text().startswith("No model was asked")
 
 
-def test_quiet_prints_how_it_ended_alone():
+def test_quiet_prints_no_calls_before_the_outcome():
     lines = dsa("run", "--policy", "search_agent", "cats", "--over", "docs", "--quiet").stdout.splitlines()
     assert lines[0] == "succeeded"
 
 
-def test_a_scripted_model_uses_its_tool(folder):
+def test_scripted_model_uses_its_tool(folder):
     call = {"tool_calls": [{"name": "web_search_policy", "arguments": {"query": "sleep"}}]}
     (folder / "model.md").write_text(f"```json\n{json.dumps(call)}\n```\n\n```\nThey sleep (cats.md:3).\n```\n")
     result = dsa(
@@ -122,7 +122,7 @@ def test_a_scripted_model_uses_its_tool(folder):
     assert "llm_policy" in result.stdout
 
 
-def test_programs_get_an_object():
+def test_json_is_one_object():
     told = json.loads(trip("--json").stdout)
     assert (told["kind"], told["outcome"], told["exit_code"], told["failure"], told["in_doubt"]) == (
         *("finished", "succeeded", 0, None, []),
@@ -136,14 +136,14 @@ def test_programs_get_an_object():
     assert Path(told["directory"]).is_dir()
 
 
-def test_what_stands_on_the_command_line_is_what_policies_can_read(folder):
+def test_command_line_settings_are_visible_to_policies(folder):
     told = json.loads(dsa("run", "--policy", "settings", "x", "--with", "mine.py", "--seed", "3", "--json").stdout)
     assert told["steps"][0]["payload"] == {
         "over": str(folder), "model": "local", "seed": 3, "budget": [], "runs": str(folder / ".dsa"),
     }  # fmt: skip
 
 
-def test_a_run_that_ends_with_an_error_has_failed():
+def test_run_that_ends_with_an_error_has_failed():
     result = trip(text="a place with a long name")
     assert result.exit_code == 1
     assert result.stdout.startswith("failed: error INVALID_PAYLOAD: at $.text: ")
@@ -153,13 +153,13 @@ def test_a_run_that_ends_with_an_error_has_failed():
     assert dsa("resume", "last").exit_code == 1
 
 
-def test_a_search_that_cannot_be_made_is_an_error_and_no_answer():
+def test_search_without_words_is_an_error_and_not_an_answer():
     result = dsa("run", "--policy", "search_agent", "??", "--over", "docs", "--quiet")
     assert result.exit_code == 1
     assert result.stdout.startswith("failed: error NO_WORDS: there is no word in '??' to search for\n")
 
 
-def test_what_a_policy_raises_stops_the_run_with_the_line():
+def test_exception_of_a_policy_stops_the_run_and_names_the_line():
     result = stopped_at("Rome")
     assert result.exit_code == 1
     line = MINE.splitlines().index('        raise ConnectionError("no route")') + 1
@@ -173,29 +173,32 @@ def test_what_a_policy_raises_stops_the_run_with_the_line():
 
 
 MISTAKES = {
-    "no text": (["run", "--policy", "trip"], "--policy needs a TEXT"),
-    "an empty text": (["run", "--policy", "trip", " "], "--policy needs a TEXT"),
-    "a file too": (["run", "dual_state", "--policy", "trip", "x"], "--policy takes one TEXT and no FILE"),
-    "neither": (["run"], "Missing argument 'FILE', or --policy NAME."),
-    "a folder for a file": (["run", "dual_state", "--over", "docs"], "--over goes with --policy NAME"),
-    "a parameter that is not there": (["run", "--policy", "trip", "x", "--param", "rmax=1"], "policy has no parameter"),
-    "no budget": (["run", "--policy", "trip", "x", "--budget", "calls"], "'calls' is not a budget"),
-    "no such policy": (
+    "missing text": (["run", "--policy", "trip"], "--policy needs a TEXT"),
+    "empty text": (["run", "--policy", "trip", " "], "--policy needs a TEXT"),
+    "file and policy": (["run", "dual_state", "--policy", "trip", "x"], "--policy takes one TEXT and no FILE"),
+    "neither file nor policy": (["run"], "Missing argument 'FILE', or --policy NAME."),
+    "folder option with a file": (["run", "dual_state", "--over", "docs"], "--over goes with --policy NAME"),
+    "unknown parameter": (["run", "--policy", "trip", "x", "--param", "rmax=1"], "policy has no parameter"),
+    "invalid budget": (["run", "--policy", "trip", "x", "--budget", "calls"], "'calls' is not a budget"),
+    "unknown policy": (
         ["run", "--policy", "serch_agent", "x"],
         "hint: did you mean 'search_agent'?",
     ),
-    "no such folder": (["run", "--policy", "search_agent", "x", "--over", "gone"], "gone: there is no such folder"),
-    "a file for a folder": (["run", "--policy", "search_agent", "x", "--over", "mine.py"], "mine.py: is not a folder"),
-    "no such script": (
+    "missing folder": (["run", "--policy", "search_agent", "x", "--over", "gone"], "gone: there is no such folder"),
+    "file instead of a folder": (
+        ["run", "--policy", "search_agent", "x", "--over", "mine.py"],
+        "mine.py: is not a folder",
+    ),
+    "missing script": (
         ["run", "--policy", "search_agent", "x", "--model", "scripted:gone.md"],
         "gone.md: No such file",
     ),
-    "no such module": (["run", "--policy", "trip", "x", "--with", "gone.py"], "gone.py: no such Python file"),
+    "missing module": (["run", "--policy", "trip", "x", "--with", "gone.py"], "gone.py: no such Python file"),
 }
 
 
 @pytest.mark.parametrize(("arguments", "said"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_a_sentence_and_nothing_is_run(arguments, said):
+def test_mistake_on_the_command_line_is_reported_and_nothing_runs(arguments, said):
     result = dsa(*arguments)
     assert result.exit_code == 2 or isinstance(result.exception, DsaError)
     assert said in result.output + str(result.exception)
@@ -203,16 +206,16 @@ def test_a_mistake_is_a_sentence_and_nothing_is_run(arguments, said):
     assert did() == []
 
 
-def test_a_mistake_is_an_object_for_programs():
+def test_mistake_is_an_object_with_json():
     assert json.loads(dsa("run", "--policy", "trip", "--json").stdout)["kind"] == "unreadable"
 
 
-def test_a_module_without_policies_is_no_fault_of_the_shipped_ones(folder):
+def test_shipped_policy_runs_with_a_module_without_policies(folder):
     (folder / "other.py").write_text("effects = {}")
     assert dsa("run", "--policy", "search_agent", "cats", "--over", "docs", "--with", "other.py").exit_code == 0
 
 
-def test_what_cannot_be_read_is_left_out_and_a_link_leads_nowhere(folder):
+def test_search_skips_unreadable_files_and_links(folder):
     (folder / "secret.md").write_text("Cats plot in secret.\n")
     (folder / "docs" / "link.md").symlink_to(folder / "secret.md")
     (folder / "docs" / "linked").symlink_to(folder)
@@ -224,10 +227,10 @@ def test_what_cannot_be_read_is_left_out_and_a_link_leads_nowhere(folder):
     assert (found["searched"], found["left_out"]) == (1, 3)
 
 
-# -- going on ---------------------------------------------------------------------------------------------------------
+# -- resuming ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_was_stopped_goes_on_with_what_it_has():
+def test_stopped_run_resumes_with_its_recorded_results():
     stopped_at("Rome")
     result = dsa("resume", "last")
     assert result.exit_code == 0, result.output
@@ -242,17 +245,17 @@ def test_a_run_that_was_stopped_goes_on_with_what_it_has():
     assert json.loads(dsa("resume", "last", "--json").stdout)["calls"][1]["cached"] is True
 
 
-def test_a_run_goes_on_from_another_folder_and_with_another_model(folder, monkeypatch):
+def test_run_resumes_from_another_folder_with_another_model(folder, monkeypatch):
     stopped_at("Rome")
     (folder / "elsewhere").mkdir()
     monkeypatch.chdir(folder / "elsewhere")
     result = dsa("resume", "last", "--runs", "../.dsa", "--model", "other")
     assert result.exit_code == 0, result.output
     monkeypatch.chdir(folder)
-    assert "--model local" in dsa("show", "last").stdout, "what it was begun with"
+    assert "--model local" in dsa("show", "last").stdout, "the model of the start"
 
 
-def test_about_a_call_that_must_not_be_repeated_somebody_is_asked():
+def test_person_is_asked_about_a_call_that_must_not_be_repeated():
     run = cut_off_at("pay")
     result = dsa("resume", run)
     assert result.exit_code == 3
@@ -279,7 +282,7 @@ def test_about_a_call_that_must_not_be_repeated_somebody_is_asked():
         (["send", "text", "It is paid.", "--answers", "1/1/1.1.3"], [], 0, "{'text': 'It is paid.'}"),
     ],
 )
-def test_what_somebody_says_of_a_call_is_done(command, done, code, said):
+def test_decision_on_a_call_in_doubt_is_carried_out(command, done, code, said):
     run = cut_off_at("pay")
     verb, *options = command
     result = dsa(verb, run, *options)
@@ -300,7 +303,7 @@ def test_what_somebody_says_of_a_call_is_done(command, done, code, said):
         (["send", "text", "x", "--answers", "1/1/1.1.9"], "policy has no event 'text'"),
     ],
 )
-def test_what_cannot_be_said_of_a_run_is_a_sentence_and_nothing_is_done(command, said):
+def test_invalid_decision_is_refused_and_changes_nothing(command, said):
     run = cut_off_at("pay")
     verb, *options = command
     before = recorded(Path(".dsa"), run).entries
@@ -310,16 +313,16 @@ def test_what_cannot_be_said_of_a_run_is_a_sentence_and_nothing_is_done(command,
     assert (did(), recorded(Path(".dsa"), run).entries) == ([], before)
 
 
-def test_a_machines_run_takes_no_policies():
+def test_replay_of_a_machine_run_refuses_policies():
     crashed_while(Path(".dsa"), doing="pay")
     result = dsa("replay", "last", "--with", "mine.py")
     assert "--with goes with a run of a policy" in result.output
 
 
-# -- deriving again ---------------------------------------------------------------------------------------------------
+# -- replaying --------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_derived_again_from_what_is_recorded():
+def test_run_is_replayed_from_recorded_results():
     trip()
     Path("done.txt").unlink()
     result = dsa("replay", "last")
@@ -335,7 +338,7 @@ def test_a_run_is_derived_again_from_what_is_recorded():
     assert third == f"sha256 {told['sha256']}"
 
 
-def test_a_run_that_is_not_over_is_derived_as_far_as_it_goes():
+def test_unfinished_run_is_replayed_as_far_as_it_goes():
     run = cut_off_at("pay")
     assert "the ledger ends at call 1.1.3\n" in dsa("replay", run).stdout
     assert did() == []
@@ -351,7 +354,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("old", "new", "said"), CHANGES)
-def test_a_policy_that_has_changed_is_named(folder, old, new, said):
+def test_changed_policy_is_reported_with_its_difference(folder, old, new, said):
     trip()
     Path("done.txt").unlink()
     (folder / "changed.py").write_text(MINE.replace(old, new))
@@ -363,7 +366,7 @@ def test_a_policy_that_has_changed_is_named(folder, old, new, said):
 
 
 @pytest.mark.parametrize(("old", "new", "said"), CHANGES[:2])
-def test_a_run_does_not_go_on_with_a_policy_that_has_changed(folder, old, new, said):
+def test_run_does_not_resume_with_a_changed_policy(folder, old, new, said):
     run = cut_off_at("pay")
     (folder / "changed.py").write_text(MINE.replace(old, new))
     result = dsa("resume", run, "--retry", "1/1/1.1.3", "--with", "changed.py")
@@ -371,10 +374,10 @@ def test_a_run_does_not_go_on_with_a_policy_that_has_changed(folder, old, new, s
     assert said in result.stderr
 
 
-# -- what every run has -----------------------------------------------------------------------------------------------
+# -- common to all runs -----------------------------------------------------------------------------------------------
 
 
-def test_a_budget_stops_what_a_policy_calls_and_a_greater_one_goes_on():
+def test_budget_stops_a_policy_and_a_larger_one_lets_it_continue():
     Path("mine.py").write_text(MINE.replace('{"paid": 5}', '{"paid": 5, "usage": {"prompt_tokens": 9}}'))
     result = trip("--budget", "perform.calls=0")
     assert (result.exit_code, did()) == (1, [])
@@ -383,7 +386,7 @@ def test_a_budget_stops_what_a_policy_calls_and_a_greater_one_goes_on():
     assert did() == ["Oslo", "Rome", "pay"]
 
 
-def test_a_run_is_shown_as_a_scenario_and_listed_with_what_it_is_about():
+def test_run_of_a_policy_is_shown_as_a_scenario_and_listed_with_its_request():
     trip()
     assert [line.split() for line in dsa("show", "last", "--as-scenario").stdout.splitlines()[3:]] == [
         ["|", "specification", "|", "perform", "|", "performing", "|"],
@@ -393,7 +396,7 @@ def test_a_run_is_shown_as_a_scenario_and_listed_with_what_it_is_about():
     assert (listed["machine"], listed["kind"], listed["about"]) == ("policy", "finished", "trip: Oslo Rome")
 
 
-def test_a_call_in_doubt_is_listed_by_its_key():
+def test_call_in_doubt_is_listed_by_its_key():
     cut_off_at("pay")
     (listed,) = json.loads(dsa("runs", "--json").stdout)
     assert (listed["how"], listed["in_doubt"]) == ("in doubt: pay 1/1/1.1.3", ["1/1/1.1.3"])

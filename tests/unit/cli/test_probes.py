@@ -7,14 +7,14 @@ import pytest
 from dsa.cli import doctor
 
 
-def test_a_folder_is_written_to_synced_locked_and_left_as_it_was(tmp_path):
+def test_folder_is_synced_locked_and_left_unchanged(tmp_path):
     found = doctor.probe_folder(tmp_path / "not" / "there" / "yet")
     assert (found.fault, found.locks) == ("", True)
     assert found.sync_ms > 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_folder_and_what_cannot_be_written_is_told(tmp_path):
+def test_file_and_unwritable_folder_are_reported(tmp_path):
     (tmp_path / "file").write_text("")
     assert "is not a folder" in doctor.probe_folder(tmp_path / "file" / "x").fault
     if sys.platform == "linux":
@@ -34,7 +34,7 @@ MOUNTS = """\
     ("/", "ext4"), ("/homestead", "ext4"), ("/home", "nfs4"), ("/home/you/x", "nfs4"), ("/home/me/in memory/x", "tmpfs"),
     ("/home/me/in memory/deep/x", "overlay"), ("/homely", "fuse.sshfs"),
 ])  # fmt: skip
-def test_a_path_is_on_the_file_system_that_is_mounted_nearest_above_it(tmp_path, path, kind):
+def test_path_is_on_the_nearest_file_system_mounted_above_it(tmp_path, path, kind):
     (tmp_path / "mountinfo").write_text(MOUNTS)
     assert doctor.file_system(Path(path), tmp_path / "mountinfo") == kind
     assert doctor.file_system(Path(path), tmp_path / "gone") == ""
@@ -43,12 +43,12 @@ def test_a_path_is_on_the_file_system_that_is_mounted_nearest_above_it(tmp_path,
 @pytest.mark.parametrize(("kind", "network", "memory"), [
     ("ext4", False, False), ("nfs4", True, False), ("cifs", True, False), ("fuse.sshfs", True, False), ("tmpfs", False, True),
 ])  # fmt: skip
-def test_kinds_that_runs_should_not_be_kept_on(kind, network, memory):
+def test_network_and_memory_file_systems_are_recognised(kind, network, memory):
     found = doctor.ProbedFolder(Path("x"), kind)
     assert (found.is_network, found.is_in_memory) == (network, memory)
 
 
-def test_a_program_is_asked_for_its_version(tmp_path, monkeypatch):
+def test_program_version_or_fault_is_found(tmp_path, monkeypatch):
     said = doctor.probe_program((sys.executable,), "--version")
     assert said.version.startswith("Python 3")
     broken = tmp_path / "broken"
@@ -61,7 +61,7 @@ def test_a_program_is_asked_for_its_version(tmp_path, monkeypatch):
     assert doctor.probe_program(("broken",), "--version").fault.startswith("it does not run")
 
 
-def test_somebody_listens_or_not():
+def test_listening_server_is_detected():
     server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     address = f"http://127.0.0.1:{server.server_port}/v1"
     assert doctor.listens(address)

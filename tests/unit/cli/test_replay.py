@@ -1,4 +1,4 @@
-"""`dsa replay`: the same again, on another table, and traces that anybody recorded."""
+"""`dsa replay`: runs on their own table and on another one, and traces of other programs."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def table(name, old, new):
     return name
 
 
-def test_every_entry_is_derived_again():
+def test_replay_derives_every_entry_again():
     crashed_while(ROOT, doing="mail")
     result = dsa("replay", "last")
     assert result.exit_code == 0
@@ -44,14 +44,14 @@ def test_every_entry_is_derived_again():
     assert digest == f"sha256 {told['sha256']}"
 
 
-def test_what_is_outstanding_and_what_the_steps_made_is_in_it():
+def test_json_lists_outstanding_effects():
     crashed_while(ROOT, doing="pay")
     told = json.loads(dsa("replay", "last", "--json").stdout)
     assert told["outstanding"] == {"1/2": "pay"}
 
 
 def rejected():
-    """A run of the shipped agent whose first attempt was rejected."""
+    """Return a run of the shipped agent whose first attempt was rejected."""
     run = begun(AGENT, rmax=3)
     run, _ = run.feed(Occurrence("specification"))
     run = run.record(ArtifactEntry(oldest_key(run.keys, "query_llm"), "g", 1, "a" * 64, "b" * 64))
@@ -62,19 +62,19 @@ def rejected():
     return run.feed(Occurrence("verdict", {"g": "failed"}), oldest_key(run.keys, "execute_guard"))[0]
 
 
-def test_a_value_of_another_kind_is_no_equal_entry():
-    """1 and true are equal in Python, and are not the same line."""
+def test_value_of_another_type_is_reported_as_damage():
+    """1 and True are equal in Python, but a ledger writes them differently."""
     run = rejected()
     changed = [attrs.evolve(e, changed=(("retries", True),)) if e == run.ledger[-3] else e for e in run.ledger]
     assert replay(run.machine, Ledger(changed)) == run
     keep(ROOT, changed, AGENT)
-    for _ in range(20):  # a machine that is asked often is compiled, and folded in another way
+    for _ in range(20):  # a machine that is used often is compiled, and replayed in another way
         result = dsa("replay", "last")
         assert result.exit_code == 1
         assert result.stderr.startswith(f"damaged: run {RUN}, entry 10: ")
 
 
-def test_a_projection_has_what_the_steps_did():
+def test_projection_has_attempts_and_rejections_of_steps():
     assert replay_command.projection(rejected()) == {
         "state": "generating",
         "values": {"satisfied": False, "retries": 1},
@@ -93,7 +93,7 @@ def test_a_projection_has_what_the_steps_did():
 # -- another table ----------------------------------------------------------------------------------------------------
 
 
-def test_a_table_that_does_the_same():
+def test_table_with_the_same_behaviour_matches_all_events():
     crashed_while(ROOT, doing="mail")
     assert (
         dsa("replay", "last", "--against", "shop.md").stdout
@@ -103,7 +103,7 @@ def test_a_table_that_does_the_same():
     assert (told["same"], told["difference"]) == (2, None)
 
 
-def test_the_first_row_that_differs_is_named():
+def test_first_row_that_differs_is_named():
     crashed_while(ROOT, doing="mail")
     other = table("other.md", PAID, "| paying  | paid       | log, mail | resting   |")
     result = dsa("replay", "last", "--against", other)
@@ -122,7 +122,7 @@ def test_the_first_row_that_differs_is_named():
     )
 
 
-def test_an_event_that_is_refused_there_names_the_conjuncts_that_were_false():
+def test_difference_names_the_conditions_that_were_false():
     keep(ROOT, rejected().ledger, AGENT)
     Path("strict.md").write_text(AGENT.replace("g.failed and retries < rmax", "g.failed and retries > rmax"))
     result = dsa("replay", "last", "--against", "strict.md")
@@ -138,7 +138,7 @@ def test_an_event_that_is_refused_there_names_the_conjuncts_that_were_false():
     )
 
 
-def test_an_event_that_is_unknown_there():
+def test_event_unknown_to_the_other_table_is_reported():
     crashed_while(ROOT, doing="pay")
     result = dsa("replay", "last", "--against", "dual_state")
     assert "  dual_state  has no such event: machine dual_state has no event 'order'" in result.stdout
@@ -147,7 +147,7 @@ def test_an_event_that_is_unknown_there():
     assert "no event 'order'" in told["fault"]
 
 
-def test_parameters_that_the_other_table_does_not_have():
+def test_parameters_missing_in_the_other_table_are_reported():
     keep(ROOT, begun(AGENT).ledger, AGENT)
     result = dsa("replay", "last", "--against", "shop.md")
     assert result.exit_code == 1
@@ -156,7 +156,7 @@ def test_parameters_that_the_other_table_does_not_have():
     )
 
 
-def test_a_run_of_another_version_can_be_tried_on_a_table():
+def test_run_of_another_version_can_be_replayed_against_a_table():
     entries = crashed_while(Path("good"), doing="mail")
     keep(ROOT, entries, SHOP.replace("mail, log", "mail"))
     assert dsa("replay", "last").exit_code == 1
@@ -166,7 +166,7 @@ def test_a_run_of_another_version_can_be_tried_on_a_table():
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_printed_story_can_be_tried_too():
+def test_printed_story_can_be_replayed_against_a_table():
     crashed_while(ROOT, doing="mail")
     Path("story.jsonl").write_text(dsa("show", "last", "--jsonl").stdout)
     assert (
@@ -188,7 +188,7 @@ TRACE = """{"machine": "dual_state", "parameters": {"rmax": 1}}
 """
 
 
-def test_a_trace_of_another_program_names_the_line_and_what_was_false():
+def test_mismatch_of_a_foreign_trace_names_line_and_false_condition():
     Path("trace.jsonl").write_text(TRACE)
     result = dsa("replay", "trace.jsonl", "--against", "dual_state")
     assert result.exit_code == 1
@@ -209,26 +209,26 @@ def test_a_trace_of_another_program_names_the_line_and_what_was_false():
     ('\n{"state": "failed"}\n{"event": "specification"}\n', "trace.jsonl:2: at the start"),
     ('{"states": [\n{"mbt::actionTaken": "start"},\n{"mbt::actionTaken": "artifact"}\n]}', "trace.jsonl: step 1"),
 ])  # fmt: skip
-def test_the_line_is_that_of_the_file(text, place):
+def test_mismatch_names_the_line_of_the_trace_file(text, place):
     Path("trace.jsonl").write_text(text)
     assert f"\n{place}" in dsa("replay", "trace.jsonl", "--against", "dual_state").stdout
     assert f"\n{place}" in dsa("check", "dual_state", "--trace", "trace.jsonl").stdout
 
 
-def test_a_trace_needs_a_table():
+def test_trace_needs_a_table():
     Path("trace.jsonl").write_text(TRACE)
     result = dsa("replay", "trace.jsonl")
     assert result.exit_code == 2
     assert "give the table that it should fit with --against FILE" in result.stderr
 
 
-def test_json_of_a_trace():
+def test_json_of_a_trace_has_the_mismatch():
     Path("trace.jsonl").write_text(TRACE)
     told = json.loads(dsa("replay", "trace.jsonl", "--against", "dual_state", "--json").stdout)
     assert told["mismatch"]["step"] == 5
 
 
-def test_trace_that_cannot_be_read_is_one_message_with_its_line():
+def test_unreadable_trace_is_reported_with_its_line():
     Path("bad.jsonl").write_text('{"event": "e"}\nno\n')
     result = dsa("replay", "bad.jsonl", "--against", "dual_state")
     assert isinstance(result.exception, DocumentError)

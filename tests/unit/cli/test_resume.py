@@ -1,4 +1,4 @@
-"""`dsa resume`: what is gone on with, and what is said when nothing can be."""
+"""`dsa resume`: runs that continue, doubts that are decided, and what is refused."""
 
 import json
 import re
@@ -25,11 +25,11 @@ def shop(tmp_path, monkeypatch):
 
 
 def done():
-    """Which effects were performed."""
+    """Return the names of the effects that were performed."""
     return Path("done.txt").read_text().split() if Path("done.txt").exists() else []
 
 
-def test_a_run_that_was_cut_off_says_what_is_in_doubt_and_how_to_decide_it(shop):
+def test_cut_off_run_lists_its_doubt_and_how_to_decide_it(shop):
     entries = crashed_while(ROOT, doing="pay", file=shop)
     result = dsa("resume", "last")
     assert result.exit_code == 3
@@ -49,7 +49,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize(("way", "expected"), COMMANDS.items(), ids=COMMANDS)
-def test_each_command_that_is_printed_decides(shop, way, expected):
+def test_each_printed_command_decides_the_doubt(shop, way, expected):
     crashed_while(Path("my runs"), doing="pay", file=shop)
     printed = dsa("resume", "last", "--runs", "my runs").stdout
     (command,) = re.findall(rf"^  {way} +(dsa .*)$", printed, re.MULTILINE)
@@ -63,7 +63,7 @@ def test_each_command_that_is_printed_decides(shop, way, expected):
 @pytest.mark.parametrize(
     ("option", "performed", "code"), [("--done", ["log"], 3), ("--retry", ["mail", "log"], 3), ("--fail", [], 1)]
 )
-def test_an_effect_without_answers_is_decided(shop, option, performed, code):
+def test_effect_without_answers_is_decided_by_an_option(shop, option, performed, code):
     crashed_while(ROOT, doing="mail", file=shop)
     result = dsa("resume", "last", option, "2/1")
     assert (result.exit_code, done()) == (code, performed), result.output
@@ -79,13 +79,13 @@ def test_an_effect_without_answers_is_decided(shop, option, performed, code):
         assert resumed == [(("2/1", "fail"),), (("2/1", "again"),)]
 
 
-def test_a_key_may_be_written_with_its_run(shop):
+def test_doubt_is_decided_by_the_key_of_its_effect(shop):
     crashed_while(ROOT, doing="mail", file=shop)
     assert dsa("resume", "last", "--done", "2/1").exit_code == 3
     assert done() == ["log"]
 
 
-def test_what_is_done_is_not_enough_for_an_effect_with_answers(shop):
+def test_done_option_is_refused_for_an_effect_with_answers(shop):
     crashed_while(ROOT, doing="pay", file=shop)
     result = dsa("resume", "last", "--done", "1/2")
     assert result.exit_code == 2
@@ -99,7 +99,7 @@ def test_what_is_done_is_not_enough_for_an_effect_with_answers(shop):
     (["--retry", "7/7"], "7/7 is not in doubt; in doubt: 1/2"),
     (["--done", "1/1"], "1/1 is not in doubt"),
 ])  # fmt: skip
-def test_what_is_not_in_doubt_cannot_be_decided(shop, options, said):
+def test_effect_not_in_doubt_cannot_be_decided(shop, options, said):
     crashed_while(ROOT, doing="pay", file=shop)
     fault = dsa("resume", "last", *options).exception
     assert code_of(fault) == "DoubtError"
@@ -107,7 +107,7 @@ def test_what_is_not_in_doubt_cannot_be_decided(shop, options, said):
     assert dsa("resume", "last", "--retry", "1/2", "--fail", "1/2").exit_code == 2
 
 
-def test_a_waiting_run_goes_on_waiting_and_a_finished_one_is_left_alone(shop):
+def test_waiting_run_keeps_waiting_and_finished_run_is_unchanged(shop):
     keep(ROOT, begun(file=shop).ledger)
     result = dsa("resume", "last")
     assert result.exit_code == 3
@@ -123,21 +123,21 @@ def test_a_waiting_run_goes_on_waiting_and_a_finished_one_is_left_alone(shop):
     assert code_of(dsa("resume", "last", "--retry", "1/2").exception) == "DoubtError"
 
 
-def test_a_finished_run_exits_as_its_outcome(shop):
+def test_resume_of_a_finished_run_exits_with_its_outcome(shop):
     run = crashed_while(ROOT, doing="pay", file=shop)
     assert dsa("resume", "last", "--fail", "1/2").exit_code == 1
     assert dsa("resume", "last").exit_code == 1
     assert len(recorded(ROOT).entries) > len(run)
 
 
-def test_what_is_in_doubt_is_in_the_json(shop):
+def test_json_lists_effects_in_doubt(shop):
     crashed_while(ROOT, doing="pay", file=shop)
     told = json.loads(dsa("resume", "last", "--json").stdout)
     assert (told["kind"], told["exit_code"], told["waits_for"]) == ("in doubt", 3, {})
     assert told["in_doubt"] == [{"key": "1/2", "effect": "pay", "line": 30}]
 
 
-def test_a_run_in_other_hands_is_named_with_its_holder(shop):
+def test_run_held_by_another_process_is_refused_and_can_be_taken(shop):
     with open_store(ROOT) as store:
         journal = store.create(RUN, SHOP, list(begun(file=shop).ledger))
         result = dsa("resume", "last")
@@ -152,10 +152,10 @@ def test_a_run_in_other_hands_is_named_with_its_holder(shop):
         assert done() == ["log", "pay", "mail", "log"]
 
 
-# -- bound as it was started ------------------------------------------------------------------------------------------
+# -- the module, document and script of the start ---------------------------------------------------------------------
 
 
-def test_the_module_and_the_file_of_the_start_are_found_from_anywhere(shop, tmp_path, monkeypatch):
+def test_module_and_document_of_the_start_are_found_from_any_folder(shop, tmp_path, monkeypatch):
     assert dsa("run", "shop.md").exit_code == 3
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -163,7 +163,7 @@ def test_the_module_and_the_file_of_the_start_are_found_from_anywhere(shop, tmp_
     assert done() == ["log", "pay", "mail", "log"]
 
 
-def test_another_module_takes_the_place_of_the_first(shop):
+def test_another_module_replaces_the_first(shop):
     crashed_while(ROOT, doing="mail", file=shop)
     Path("mine.py").write_text(
         "async def quiet(action, context): return []\neffects = dict(mail=quiet, log=quiet, pay=quiet)\n"
@@ -173,7 +173,7 @@ def test_another_module_takes_the_place_of_the_first(shop):
     assert isinstance(dsa("resume", "last", "--with", "nowhere.py").exception, BindingError)
 
 
-def test_a_document_that_was_changed_is_noticed_and_not_used(shop):
+def test_changed_document_is_reported_and_not_used(shop):
     crashed_while(ROOT, doing="mail", file=shop)
     shop.write_text(SHOP + "\n## Properties\n- never failed and idle\n")
     assert "is not as it was" not in dsa("resume", "last").stderr
@@ -191,7 +191,7 @@ def test_a_document_that_was_changed_is_noticed_and_not_used(shop):
     assert dsa("send", "last", "more").exit_code == 0
 
 
-def test_a_document_that_is_gone_is_noticed_and_not_needed(shop):
+def test_missing_document_is_reported_and_not_needed(shop):
     keep(ROOT, begun(file=shop).ledger)
     shop.unlink()
     result = dsa("resume", "last")
@@ -202,7 +202,7 @@ def test_a_document_that_is_gone_is_noticed_and_not_needed(shop):
 REPLIES = "".join(f"```python\ndef add(a, b):\n    return {text}\n```\n" for text in ("a - b", "a * b", "a + b"))
 
 
-def test_a_script_goes_on_behind_the_replies_that_were_had(tmp_path, monkeypatch):
+def test_script_continues_after_the_replies_already_used(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("script.md").write_text(REPLIES)
     assert dsa("run", "dual_state", "--model", "scripted:script.md", "--quiet").exit_code == 0
@@ -224,7 +224,7 @@ def test_a_script_goes_on_behind_the_replies_that_were_had(tmp_path, monkeypatch
         assert made == [1, 2, 3]
 
 
-def test_a_script_is_found_from_anywhere(tmp_path, monkeypatch):
+def test_script_is_found_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("script.md").write_text(REPLIES.partition("```\n```")[0] + "```\n")
     assert dsa("run", "dual_state", "--model", "scripted:script.md").exit_code == 1, "it has come to its end"
@@ -237,7 +237,7 @@ def test_a_script_is_found_from_anywhere(tmp_path, monkeypatch):
 
 
 def renamed(entry, old, new):
-    """Return an entry as it would stand in another run."""
+    """Return an entry as another run would have it."""
     changes = {}
     if getattr(entry, "run", None) == old:
         changes["run"] = new
@@ -255,7 +255,7 @@ def store_artifacts(root, run, old):
         here.store(there.get_artifact(attempt.artifact_id), attempt.author)
 
 
-def test_progress_shows_only_what_is_new(tmp_path, monkeypatch):
+def test_progress_shows_only_new_attempts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("one.md").write_text(REPLIES.partition("```\n```")[0] + "```\n")
     Path("rest.md").write_text(REPLIES.rpartition("```python")[2].join(["```python", ""]))

@@ -1,4 +1,4 @@
-"""`dsa run`: from where files are named, and what is refused before a run is begun."""
+"""`dsa run`: the folder that file names are relative to, and mistakes that are reported before a run starts."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def folders(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_run_that_is_answered_elsewhere_is_judged_by_the_same_files(folders, monkeypatch):
+def test_run_answered_from_another_folder_uses_the_same_files(folders, monkeypatch):
     assert dsa("run", "g.md", "--model", "scripted:r.md").exit_code == 3
     monkeypatch.chdir(folders / "b")
     answered = dsa("send", "last", "rejected", "more", "--runs", "../a/.dsa", "--json")
@@ -44,7 +44,7 @@ def test_a_run_that_is_answered_elsewhere_is_judged_by_the_same_files(folders, m
     assert dsa("run", "../a/g.md", "--model", "scripted:../a/r.md").exit_code == 3
 
 
-def test_a_file_that_is_not_there_is_told_with_its_line_and_its_place(folders, monkeypatch):
+def test_missing_schema_is_reported_with_its_line_and_path(folders, monkeypatch):
     (folders / "a" / "s.json").unlink()
     monkeypatch.chdir(folders / "b")
     told = dsa("run", "../a/g.md", "--model", "scripted:../a/r.md")
@@ -58,15 +58,15 @@ def test_a_file_that_is_not_there_is_told_with_its_line_and_its_place(folders, m
     "verb", [("run", "g.md"), ("run", "--policy", "search_agent", "x"), ("resume", "last"), ("demo",)]
 )
 @pytest.mark.parametrize("model", ["", "scriped:x.md", "scripted:", "127.0.0.1:18977/v1#m", "htp://127.0.0.1/v1#m"])
-def test_what_can_be_no_model_is_refused_before_anything_is_begun(folders, verb, model):
+def test_invalid_model_is_refused_before_a_run_starts(folders, verb, model):
     result = dsa(*verb, "--model", model)
     assert result.exit_code == 2
     assert "Invalid value for '--model': " in result.stderr
-    assert "http://" in result.stderr or "scripted:" in result.stderr, "it says what can be written"
+    assert "http://" in result.stderr or "scripted:" in result.stderr, "the message says what is allowed"
     assert not (folders / "a" / ".dsa").exists()
 
 
-def test_names_that_are_not_used_are_said_on_standard_error(folders):
+def test_unused_names_of_bindings_are_reported_on_standard_error(folders):
     (folders / "a" / "bindings.py").write_text(
         "gaurds = {}\nasync def other(action, context): ...\neffects = {'other': other}"
     )

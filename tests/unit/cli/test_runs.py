@@ -22,7 +22,7 @@ def run_id(number, name="shop"):
 
 
 def asked_policy(run, what):
-    """Return the ledger of a run of a policy that is at this point."""
+    """Return the ledger of a run of a policy that is cut off, finished, in doubt or stopped."""
     machine, key = load("policy"), "1/1"
     going, _ = begin(machine, run, digest=digest(machine))
     data = request("search", {"text": "tea"}, ["read"])
@@ -81,7 +81,7 @@ def test_every_run_is_listed_by_its_summary(root):
     assert [run["how"] for run in told] == WORDS
 
 
-def test_what_only_verifying_finds_is_all_that_differs(root):
+def test_verified_list_differs_only_in_damage_and_other_machines(root):
     summaries, all_of_it = (json.loads(dsa("runs", "--json", *more).stdout) for more in ([], ["--verify"]))
     assert [run["run"] for run, other in zip(summaries, all_of_it, strict=True) if run != other] == [
         run_id(4),
@@ -101,7 +101,7 @@ def flip(root, run, place):
 
 
 @pytest.mark.parametrize(("place", "noticed"), [("end", [True, True]), ("entries", [False, True])])
-def test_a_changed_summary_is_noticed_and_a_changed_ledger_when_all_is_verified(root, place, noticed):
+def test_changed_summary_is_noticed_at_once_and_changed_ledger_when_verified(root, place, noticed):
     flip(root, run_id(0), place)
     told = [json.loads(dsa("runs", "--json", *more).stdout)[0] for more in ([], ["--verify"])]
     assert [run["kind"] == "damaged" for run in told] == noticed
@@ -120,25 +120,25 @@ def test_a_changed_summary_is_noticed_and_a_changed_ledger_when_all_is_verified(
         (["--status", "damaged", "--verify"], [5]),
     ],
 )
-def test_filters_choose_runs(root, options, numbers):
+def test_filters_select_runs(root, options, numbers):
     found = json.loads(dsa("runs", *options, "--json").stdout)
     assert [int(run["run"].rpartition("-")[2]) for run in found] == numbers
 
 
-def test_a_mistyped_status_says_which_was_meant(root):
+def test_mistyped_status_gets_a_suggestion(root):
     result = dsa("runs", "--status", "wating")
     assert result.exit_code == 2
     assert "there is no 'wating'; did you mean 'waiting'?" in result.output
 
 
-def test_no_run_that_a_filter_asks_for_is_said(root):
+def test_filter_without_matches_is_reported(root):
     assert dsa("runs", "--waiting", "rain").stdout == (
         ".dsa: no run here matches; no run waits for 'rain', known here: 'order'\n"
     )
     assert dsa("runs", "--machine", "shopp").stdout.endswith("no run is of a machine 'shopp', did you mean 'shop'?\n")
 
 
-def test_every_run_has_a_line_the_newest_last(root):
+def test_every_run_has_a_line_with_the_newest_last(root):
     result = dsa("runs", "--verify")
     assert result.exit_code == 0, result.output
     header, *lines = result.stdout.splitlines()
@@ -166,7 +166,7 @@ def test_every_run_has_a_line_the_newest_last(root):
     assert [row[5] for row in cells] == ["", "", "tea", *[""] * 3, *["search: tea"] * 4]
 
 
-def test_programs_get_the_same_as_a_list(root):
+def test_json_has_the_same_runs(root):
     told = json.loads(dsa("runs", "--json", "--verify").stdout)
     assert [run["kind"] for run in told] == [
         "waiting", "finished", "in doubt", "cut off", "other machine", "damaged", "cut off", "finished",
@@ -180,7 +180,7 @@ def test_programs_get_the_same_as_a_list(root):
     assert (told[2]["started"], told[2]["events"], told[2]["machine"]) == ("2026-01-31 12:00:02 UTC", 1, "shop")
 
 
-def test_who_holds_a_run_is_said(tmp_path):
+def test_holder_of_a_run_is_listed(tmp_path):
     with open_store(tmp_path) as store:
         journal = store.create(run_id(0), SHOP, list(begun(run=run_id(0)).ledger))
         (told,) = json.loads(dsa("runs", "--runs", str(tmp_path), "--json").stdout)
@@ -190,13 +190,13 @@ def test_who_holds_a_run_is_said(tmp_path):
         journal.release()
 
 
-def test_a_folder_without_runs_says_so(tmp_path):
+def test_folder_without_runs_is_reported(tmp_path):
     open_store(tmp_path).close()
     assert dsa("runs", "--runs", str(tmp_path)).stdout == f"{tmp_path}: no run is kept here\n"
     assert json.loads(dsa("runs", "--runs", str(tmp_path), "--json").stdout) == []
 
 
-def test_a_file_that_is_damaged_as_a_whole_is_a_sentence(root):
+def test_destroyed_ledger_file_is_reported_without_a_traceback(root):
     file = root / "ledger.db"
     text = file.read_bytes()
     for journal in root.glob("ledger.db-*"):
@@ -210,7 +210,7 @@ def test_a_file_that_is_damaged_as_a_whole_is_a_sentence(root):
 
 
 @pytest.mark.parametrize("gone", [run_id(0), run_id(4), run_id(9, "p")])
-def test_runs_that_vanished_from_the_list_are_told(root, gone):
+def test_vanished_runs_are_reported(root, gone):
     with sqlite3.connect(root / "ledger.db") as connection:
         connection.execute("DELETE FROM runs WHERE run = ?", (gone,))
     done = dsa("runs")
@@ -220,7 +220,7 @@ def test_runs_that_vanished_from_the_list_are_told(root, gone):
     assert run_id(1) in done.output
 
 
-def test_a_ledger_that_was_emptied_is_no_place_without_runs(tmp_path, monkeypatch):
+def test_emptied_ledger_is_reported_as_damaged(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     root = Path(".dsa")
     keep(root, begun(run=run_id(0)).ledger, run=run_id(0))
@@ -232,7 +232,7 @@ def test_a_ledger_that_was_emptied_is_no_place_without_runs(tmp_path, monkeypatc
     assert f".dsa: damaged: the ledger has no run, and {run_id(0)} left a folder here" in done.output
 
 
-def test_rm_removes_runs_and_not_those_that_a_process_has(root):
+def test_rm_removes_runs_but_not_held_ones(root):
     with open_store(root) as store:
         journal, _ = store.hold(run_id(4))
         held = dsa("runs", "rm", run_id(0), run_id(4))
@@ -246,7 +246,7 @@ def test_rm_removes_runs_and_not_those_that_a_process_has(root):
     assert dsa("runs", "rm").exit_code == 2
 
 
-def test_due_before_chooses_runs_with_a_timer(tmp_path, monkeypatch):
+def test_due_before_selects_runs_with_a_timer(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("tea.md").write_text(TEA, encoding="utf-8")
     assert dsa("run", "tea.md", "--data", '"x"').exit_code == 3

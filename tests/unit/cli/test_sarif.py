@@ -1,4 +1,4 @@
-"""`dsa check --sarif`: what SARIF 2.1.0 asks of messages and regions beyond its schema, which the logs were checked against by hand."""
+"""`dsa check --sarif`: requirements of SARIF 2.1.0 on messages and regions beyond its schema, which the logs were checked against by hand."""
 
 import json
 import re
@@ -16,7 +16,7 @@ DUAL_STATE = locate("dual_state").read_text(encoding="utf-8")
 
 @pytest.fixture
 def results(tmp_path: Path):
-    """Return a function that checks dual_state with one part of its text replaced, and gives the results of one rule."""
+    """Return a function that checks dual_state with one part of its text replaced, and returns the results of one rule."""
 
     def checked(old: str, new: str, rule: str) -> list[dict[str, Any]]:
         assert DUAL_STATE.count(old) == 1
@@ -28,19 +28,19 @@ def results(tmp_path: Path):
     return checked
 
 
-def test_braces_are_doubled_for_one_that_stands_alone_begins_a_placeholder(results):
+def test_braces_are_doubled_because_single_ones_are_placeholders(results):
     (found,) = results("| bool ", "| text ", "DSA107")
     assert found["message"]["text"] == "'text' is not a domain. Hint: a domain is bool, low..high or {{a, b}}"
 
 
-def test_a_trace_is_not_laid_out_with_white_space(results):
+def test_trace_is_not_aligned_with_white_space(results):
     (found,) = results("at most rmax + 1 query_llm", "at most rmax query_llm", "VIOLATED")
     assert "\n1, specification, generating, line 46, query_llm\n" in found["message"]["text"]
     assert not re.search(r" {2}|\t|\n\n", found["message"]["text"])
 
 
 @pytest.mark.parametrize(("claim", "columns"), [("- always", (9, 9)), ("- always )", (10, 11))])
-def test_no_region_goes_beyond_its_line(results, claim, columns):
+def test_region_stays_within_its_line(results, claim, columns):
     (found,) = results("- always retries <= rmax", claim, "DSA109")
     region = found["locations"][0]["physicalLocation"]["region"]
     assert (region["startColumn"], region["endColumn"]) == columns

@@ -1,4 +1,4 @@
-"""`dsa send`: events for a run that waits, and answers of effects in doubt."""
+"""`dsa send`: events for a run that waits, and answers to effects in doubt."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def events():
     (["--data", "1e400 grains"], "1e400 grains"),
     (["1e400"], "1e400"),
 ])  # fmt: skip
-def test_an_event_is_handed_over_with_its_data_and_the_run_goes_on(arguments, data):
+def test_event_is_sent_with_its_data_and_the_run_continues(arguments, data):
     result = dsa("send", "last", "order", *arguments)
     assert result.exit_code == 3, result.output
     assert "waiting in resting for: more\n" in result.stdout
@@ -46,7 +46,7 @@ def test_an_event_is_handed_over_with_its_data_and_the_run_goes_on(arguments, da
     assert dsa("send", "last", "more").exit_code == 0
 
 
-def test_answer_to_a_question_that_has_passed_is_refused_as_late():
+def test_answer_to_an_earlier_question_is_refused_as_late():
     assert dsa("send", f"{RUN}@0", "order").exit_code == 3
     late = dsa("send", f"{RUN}@0", "more")
     assert (late.exit_code, late.stderr) == (
@@ -57,9 +57,9 @@ def test_answer_to_a_question_that_has_passed_is_refused_as_late():
     assert dsa("send", f"{RUN}@2", "more").exit_code == 0
 
 
-def test_refusal_of_what_others_have_sent_is_not_that_of_the_command():
+def test_refusal_of_an_event_from_others_does_not_fail_the_command():
     assert dsa("send", f"{RUN}@0", "order").exit_code == 3
-    with open_runs(ROOT) as runs:  # nobody holds the run, so it waits in the inbox
+    with open_runs(ROOT) as runs:  # no process holds the run, so the event waits in the inbox
         others = runs.post(RUN, Occurrence("more", data="late"), at="0")
     sent = dsa("send", f"{RUN}@2", "more", "mine")
     assert (sent.exit_code, "refused" in sent.stderr) == (0, False)
@@ -78,27 +78,27 @@ def test_refusal_of_what_others_have_sent_is_not_that_of_the_command():
     (["--data", " -1e400"], "--data: the number -1e400 is out of range"),
     (['{"tea": 1e400}'], "DATA: the number 1e400 is out of range"),
 ])  # fmt: skip
-def test_data_that_is_none_is_refused_before_anything_happens(arguments, said):
+def test_invalid_data_is_refused_before_anything_happens(arguments, said):
     result = dsa("send", "last", "order", *arguments)
     assert result.exit_code == 2
     assert said in result.stderr
     assert events() == []
 
 
-def test_an_unknown_event_says_which_was_probably_meant():
+def test_unknown_event_gets_a_suggestion():
     result = dsa("send", "last", "ordr")
     assert (result.exit_code, result.stderr) == (2, "shop has no event 'ordr'; did you mean 'order'?\n")
     assert "known here: 'more', 'order'" in dsa("send", "last", "xyz").stderr
     assert events() == []
 
 
-def test_what_does_not_come_from_outside_cannot_be_sent():
+def test_event_that_does_not_come_from_outside_cannot_be_sent():
     fault = dsa("send", "last", "paid").exception
     assert isinstance(fault, OccurrenceError)
     assert str(fault) == "'paid' does not come from outside; what does: order, more"
 
 
-def test_a_refused_event_says_why_and_what_is_accepted():
+def test_refused_event_is_reported_with_its_reason_and_accepted_events():
     result = dsa("send", "last", "more")
     assert result.exit_code == 1
     assert result.stderr == "more in idle was refused: invalid_state (no row for more here); accepted there: order\n"
@@ -116,10 +116,10 @@ def test_a_refused_event_says_why_and_what_is_accepted():
         }
     ]
     told = json.loads(dsa("send", "last", "order", "--json").stdout)
-    assert (told["exit_code"], told["refused"]) == (3, []), "only what was refused now is told"
+    assert (told["exit_code"], told["refused"]) == (3, []), "only events that this command sent are listed"
 
 
-def test_a_finished_run_takes_no_more_events():
+def test_finished_run_takes_no_more_events():
     dsa("send", "last", "order")
     dsa("send", "last", "more")
     before = recorded(ROOT)
@@ -128,7 +128,7 @@ def test_a_finished_run_takes_no_more_events():
     assert recorded(ROOT) == before
 
 
-def test_nothing_is_sent_while_something_is_in_doubt(shop):
+def test_event_is_not_sent_while_an_effect_is_in_doubt(shop):
     run = "20260131T120001-shop-b"
     entries = crashed_while(ROOT, doing="mail", file=shop, run=run)
     result = dsa("send", "last", "more")
@@ -138,7 +138,7 @@ def test_nothing_is_sent_while_something_is_in_doubt(shop):
     assert recorded(ROOT, run).entries == entries
 
 
-def test_an_answer_settles_a_doubt(shop):
+def test_answer_settles_a_doubt(shop):
     run = "20260131T120001-shop-b"
     crashed_while(ROOT, doing="pay", file=shop, run=run)
     assert code_of(dsa("send", "last", "paid", "--answers", "7/7").exception) == "DoubtError"

@@ -53,7 +53,7 @@ TEXT = "def f(): return 1"
 
 
 def agent_run():
-    """A run of the shipped agent: rejected, stopped by a failure, resumed, cut off."""
+    """Return a run of the shipped agent that was rejected, stopped by a failure, resumed and cut off."""
     started = {"model": "scripted:s.md", "seed": 3, "module": "mine.py"}
     machine = loads(read_text(locate("dual_state"))).at(rmax=2)
     run, _ = begin(machine, RUN, digest=digest(machine), settings=started, at_ms=1_000)
@@ -70,7 +70,7 @@ def agent_run():
     return run.record(ResumedEntry(effects={key: "again"}))
 
 
-def test_the_timeline_tells_what_happened_in_order():
+def test_timeline_shows_events_in_order():
     keep(ROOT, agent_run().ledger, read_text(locate("dual_state")))
     assert shown() == (
         "run 20260131T120000-shop-aaaaaa of dual_state at rmax = 2\n"
@@ -99,7 +99,7 @@ def test_the_timeline_tells_what_happened_in_order():
     )
 
 
-def test_how_it_stands_and_what_decides_a_doubt():
+def test_status_shows_effects_in_doubt_and_commands_that_decide_them():
     crashed_while(ROOT, doing="pay")
     assert shown().endswith(
         "now    in doubt: pay 1/2\n"
@@ -112,7 +112,7 @@ def test_how_it_stands_and_what_decides_a_doubt():
     )
 
 
-def test_an_effect_without_answers_has_happened_or_not():
+def test_doubt_about_an_effect_without_answers_offers_done():
     crashed_while(Path("other"), doing="mail")
     told = dsa("show", "last", "--runs", "other").stdout
     assert "  it has happened      dsa resume 20260131T120000-shop-aaaaaa --done 2/1 --runs other\n" in told
@@ -120,7 +120,7 @@ def test_an_effect_without_answers_has_happened_or_not():
     assert "--answers" not in told
 
 
-def test_what_a_waiting_run_is_sent():
+def test_waiting_run_shows_the_command_to_send():
     keep(ROOT, begun().ledger)
     assert shown().endswith(f"now    waiting for: order\nstate  idle\nsend   dsa send {RUN}@0 order [DATA]\n")
     workflow = begun(read_text(locate("workflow")), "20260131T120001-w-1")
@@ -133,7 +133,7 @@ TIMED = SHOP.replace("| resting | more       |           |", "| resting | after 
 )
 
 
-def test_timers_refusals_and_late_answers_are_told():
+def test_timers_refusals_and_late_answers_are_shown():
     run, _ = begun(TIMED).feed(Occurrence("order"))
     key = oldest_key(run.keys, "pay")
     run = run.record(ResultEntry("1/1"))
@@ -161,28 +161,28 @@ def test_timers_refusals_and_late_answers_are_told():
     )
 
 
-def test_a_deadline_beyond_all_calendars_is_told():
+def test_deadline_beyond_the_calendar_is_shown_in_milliseconds():
     run = begun(TIMED).feed(Occurrence("order"))[0]
     run, _ = run.feed(Occurrence("paid"), oldest_key(run.keys, "pay"), at_ms=10**18)
     keep(ROOT, run.ledger, TIMED)
     assert "due 1000000000000002000 ms after 1970" in shown()
 
 
-def test_nothing_that_a_model_or_a_person_wrote_steers_the_terminal():
+def test_event_data_cannot_control_the_terminal():
     run, _ = begun().feed(Occurrence("order", data="\x1b[2J\nnext \u202e" + "x" * 500))
     keep(ROOT, run.ledger)
     (line,) = [line for line in shown().splitlines() if "data:" in line]
     assert line == "     data: \\x1b[2J next \\u202e" + "x" * 69 + "..."
 
 
-def test_jsonl_is_the_story_one_entry_a_line():
+def test_jsonl_has_one_entry_per_line():
     entries = crashed_while(ROOT, doing="mail")
     assert load_story(shown("--jsonl")) == entries == recorded(ROOT).entries
     numbered = [json.loads(line) for line in shown("--jsonl", "--after", "3").splitlines()]
     assert [(line["run"], line["number"]) for line in numbered] == [(RUN, at) for at in range(4, len(entries) + 1)]
 
 
-def test_a_long_story_is_told_in_pages(monkeypatch):
+def test_long_story_is_shown_in_pages(monkeypatch):
     monkeypatch.setattr("dsa.cli.ledger_view.PAGE", 4)
     entries = crashed_while(ROOT, doing="mail")
     first = shown()
@@ -195,10 +195,10 @@ def test_a_long_story_is_told_in_pages(monkeypatch):
     assert "1  order" not in second
     assert "2  paid" in second
     assert "goes on" not in second
-    assert first.splitlines()[-3:] == second.splitlines()[-3:], "each says how it stands"
+    assert first.splitlines()[-3:] == second.splitlines()[-3:], "each page ends with the status"
 
 
-def test_json_is_one_object_of_how_the_run_stands():
+def test_json_is_one_object_about_the_status():
     crashed_while(ROOT, doing="pay")
     told = json.loads(shown("--json"))
     assert (told["run"], told["kind"], told["state"], told["exit_code"]) == (RUN, "in doubt", "paying", 0)
@@ -206,13 +206,13 @@ def test_json_is_one_object_of_how_the_run_stands():
 
 
 @pytest.mark.parametrize("form", ["--json", "--percepts"])
-def test_pages_are_of_the_story_alone(form):
+def test_after_option_is_refused_with_other_forms(form):
     keep(ROOT, begun().ledger)
     assert dsa("show", "last", form, "--after", "1").exit_code == 2
 
 
 @pytest.mark.parametrize("form", ["--percepts", "--as-scenario", "--provenance"])
-def test_json_goes_with_no_other_form(form):
+def test_json_is_refused_together_with_other_forms(form):
     keep(ROOT, begun().ledger)
     assert dsa("show", "last", "--json", form).exit_code == 2
 
@@ -221,7 +221,7 @@ def test_json_goes_with_no_other_form(form):
 
 
 def pasted(text, section):
-    """Paste a section into a document; return how its scenarios run. Nothing else may be wrong with it."""
+    """Paste a section into a document, which must then have no errors; return the result of its last scenario."""
     machine = loads(f"{text}\n{section}")
     report = check(machine)
     assert [found for found in report.diagnostics if found.severity == "error"] == []
@@ -233,7 +233,7 @@ def scenario_of(run, text):
     return dsa("show", run.run_id, "--as-scenario")
 
 
-def test_a_run_is_a_scenario_that_checks():
+def test_run_is_shown_as_a_scenario_that_passes():
     run = agent_run()
     text = read_text(locate("dual_state"))
     result = scenario_of(run, text)
@@ -243,7 +243,7 @@ def test_a_run_is_a_scenario_that_checks():
         pasted(text, result.stdout.replace("| 1       |", "| 2       |"))
 
 
-def test_refused_and_late_events_are_in_it_where_a_scenario_can_say_them():
+def test_scenario_has_the_refused_events_it_can_express():
     run, _ = begun(TIMED).feed(Occurrence("order"))
     key = oldest_key(run.keys, "pay")
     run, _ = run.feed(Occurrence("order"))
@@ -285,7 +285,7 @@ NESTED = """# nested
 """
 
 
-def test_which_of_two_timers_is_meant_no_scenario_can_say():
+def test_ambiguous_timer_cannot_be_a_scenario():
     text = (
         NESTED.replace("| a.b | initial |", "| a.b | |")
         .replace("| a | |", "| a | initial |")
@@ -297,7 +297,7 @@ def test_which_of_two_timers_is_meant_no_scenario_can_say():
     assert "no scenario can express run" in result.stderr
 
 
-def test_a_run_in_which_nothing_has_happened_is_no_scenario():
+def test_run_without_events_cannot_be_a_scenario():
     result = scenario_of(begun(), SHOP)
     assert (result.exit_code, result.stderr) == (1, f"nothing has happened yet in run {RUN}\n")
 
@@ -305,7 +305,7 @@ def test_a_run_in_which_nothing_has_happened_is_no_scenario():
 # -- provenance -------------------------------------------------------------------------------------------------------
 
 
-def test_attempts_stand_below_what_they_refine():
+def test_attempts_are_shown_below_those_they_refine():
     keep(ROOT, begun().ledger)
     assert shown("--provenance") == "nothing was generated\n"
     artifacts = open_artifacts(ROOT, RUN)
@@ -343,13 +343,13 @@ def test_attempts_stand_below_what_they_refine():
 KEY = "1/1"
 
 
-def given(path, *steps):
+def call_result(path, *steps):
     return CallResultEntry(
         KEY, path, [{**step.to_json(), "id": f"{path}/{n}"} for n, step in enumerate(steps, start=1)]
     )
 
 
-def test_a_run_of_a_policy_is_told_as_the_tree_of_its_calls():
+def test_run_of_a_policy_is_shown_as_a_tree_of_calls():
     started = {"model": "m", "seed": 3, "config": {"over": "/docs"}, "module": "s.py"}
     machine = load("policy")
     run, _ = begin(machine, RUN, digest=digest(machine), settings=started, at_ms=1_000)
@@ -367,9 +367,21 @@ def test_a_run_of_a_policy_is_told_as_the_tree_of_its_calls():
     failed = ResultEntry(KEY, [error_step("perform", "OSError", "no\nroute", about=about).without_id()])
     again = ResumedEntry("ann", 0, "n", effects={KEY: "again"}, calls={f"{KEY}/1.1.1.2": "again"})
     lost = CallEntry(KEY, "1.1.1.2.1", "slow", "4" * 64, {})
-    result = given("1.1.1.2", gone, action_result_step("read", {"lines": 2}), agreed)
+    result = call_result("1.1.1.2", gone, action_result_step("read", {"lines": 2}), agreed)
     last = CallEntry(KEY, "1.1.2", "none", "6" * 64, {})
-    entries = [search, call, turn, given("1.1.1.1", asked), read, failed, again, lost, result, last, given("1.1.2")]
+    entries = [
+        search,
+        call,
+        turn,
+        call_result("1.1.1.1", asked),
+        read,
+        failed,
+        again,
+        lost,
+        result,
+        last,
+        call_result("1.1.2"),
+    ]
     keep(ROOT, [*run.ledger, *entries], read_text(locate("policy")))
     assert (
         shown()

@@ -1,4 +1,4 @@
-"""What a document, a model or a file says reaches a terminal as text alone."""
+"""Texts of documents, models and files reach a terminal as text only, never as control codes."""
 
 import io
 import sys
@@ -46,7 +46,7 @@ def is_safe(text):
     )
 
 
-def test_what_steers_a_terminal_or_is_not_seen_is_an_escape():
+def test_control_and_invisible_characters_are_escaped():
     assert is_safe(printable("".join(map(chr, range(sys.maxunicode + 1)))))
     assert printable("tab\tline\nä € 漢 🙂") == "tab\tline\nä € 漢 🙂"
     assert printable("\x1b[2J\u202e") == "\\x1b[2J\\u202e"
@@ -56,7 +56,7 @@ def test_what_steers_a_terminal_or_is_not_seen_is_an_escape():
     "command",
     [["check"], ["prove"], ["draw"], ["fmt", "--check"], ["expand"], ["why", "--state", "a"], ["odds"], ["mutate"]],
 )
-def test_no_document_steers_the_terminal_by_what_is_wrong_with_it(tmp_path, monkeypatch, command):
+def test_messages_about_a_document_cannot_control_the_terminal(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     for number, text in enumerate([DOCUMENT.replace("{0}", STEERING), f"# x {STEERING}\n", STEERING * 3]):
         (tmp_path / "m.md").write_text(text, encoding="utf-8")
@@ -74,7 +74,7 @@ def test_no_document_steers_the_terminal_by_what_is_wrong_with_it(tmp_path, monk
         ["runs", "--status", STEERING],
     ],
 )
-def test_no_argument_steers_the_terminal_by_what_is_wrong_with_it(arguments):
+def test_messages_about_an_argument_cannot_control_the_terminal(arguments):
     done = CliRunner().invoke(program, arguments)
     assert done.exit_code == 2
     assert is_safe(done.stderr), done.stderr
@@ -86,7 +86,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_colours_are_ours_alone(monkeypatch):
+def test_only_our_own_colours_reach_the_terminal(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     for stream, expected in (Terminal(), "\x1b[32mHOLDS\x1b[0m \\x1b[31m\n"), (io.StringIO(), "HOLDS \\x1b[31m\n"):
         monkeypatch.setattr(sys, "stdout", stream)
@@ -94,7 +94,7 @@ def test_colours_are_ours_alone(monkeypatch):
         assert stream.getvalue() == expected
 
 
-def test_a_document_is_written_as_it_is_where_nobody_looks(monkeypatch):
+def test_document_is_escaped_on_a_terminal_and_unchanged_in_a_pipe(monkeypatch):
     for stream, expected in (Terminal(), "\\u200d\n"), (io.StringIO(), "\u200d\n"):
         monkeypatch.setattr(sys, "stdout", stream)
         write("\u200d\n")

@@ -1,4 +1,4 @@
-"""`dsa tests`: what it prints is a document's scenarios, what it writes is a test file that runs."""
+"""`dsa tests`: it prints scenarios of a document, or writes a test file that runs."""
 
 import subprocess
 import sys
@@ -40,7 +40,7 @@ def dsa(tmp_path, monkeypatch):
     return run
 
 
-def test_a_tour_is_printed_as_scenarios_that_run_as_written(dsa):
+def test_tour_is_printed_as_valid_scenarios(dsa):
     done = dsa("workflow", "--refused", "--param", "rmax=1")
     assert done.exit_code == 0
     text = locate("workflow").read_text()
@@ -70,7 +70,7 @@ AMBIGUOUS = """# two
 """
 
 
-def test_what_is_written_runs_in_pytest_and_finds_what_is_wrong(dsa, tmp_path):
+def test_written_tests_run_in_pytest_and_find_faults(dsa, tmp_path):
     assert dsa("door.md", "-o", "test_door.py").exit_code == 0
     written = (tmp_path / "test_door.py").read_text()
     assert 'TESTS = """\npush; after 30s of open; lock\n"""' in written
@@ -97,7 +97,7 @@ def test_what_is_written_runs_in_pytest_and_finds_what_is_wrong(dsa, tmp_path):
     assert summary.partition(" in ")[0] == "2 failed, 228 passed"
 
 
-def test_what_is_observed_is_chosen(dsa):
+def test_observed_values_can_be_chosen(dsa):
     assert (
         "shows its state, satisfied, what is pending"
         in dsa("dual_state", "--complete", "--observe", "pending, state, satisfied").stderr
@@ -109,7 +109,7 @@ def test_what_is_observed_is_chosen(dsa):
 
 
 @pytest.mark.parametrize("options", [[], ["--refused"], ["--complete"], ["--param", "rmax=1"]], ids=" ".join)
-def test_scenarios_are_written_as_a_spec_that_checks(dsa, tmp_path, options):
+def test_scenarios_are_written_as_a_spec_that_passes(dsa, tmp_path, options):
     (tmp_path / "specs").mkdir()
     (tmp_path / "my_own_machine.md").write_text(locate("dual_state").read_text())
     assert dsa("my_own_machine.md", *options, "-o", "specs/tour.md").exit_code == 0
@@ -132,7 +132,7 @@ def test_scenarios_are_written_as_a_spec_that_checks(dsa, tmp_path, options):
         ("deep/other.md", "dual_state"),
     ],
 )
-def test_a_written_spec_names_the_machine_itself(dsa, tmp_path, file, named):
+def test_written_spec_names_the_machine_and_not_another_spec(dsa, tmp_path, file, named):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "spec.md").write_text("# spec\n\nMachine: ../door.md\n\n## Properties\n- possible locked\n")
     (tmp_path / "deep" / "other.md").write_text("# spec\n\nMachine: dual_state\n\n## Properties\n- possible failed\n")
@@ -142,7 +142,7 @@ def test_a_written_spec_names_the_machine_itself(dsa, tmp_path, file, named):
 
 
 @pytest.mark.parametrize("name", ["more.md", "test_more.py"])
-def test_what_is_there_is_overwritten_only_with_force(dsa, tmp_path, name):
+def test_existing_file_is_overwritten_only_with_force(dsa, tmp_path, name):
     (tmp_path / name).write_text("mine")
     done = dsa("door.md", "-o", name)
     assert (done.exit_code, "nothing was written; --force overwrites it" in done.stderr) == (2, True)
@@ -151,13 +151,13 @@ def test_what_is_there_is_overwritten_only_with_force(dsa, tmp_path, name):
     assert "mine" not in (tmp_path / name).read_text()
 
 
-def test_the_machine_is_never_overwritten(dsa, tmp_path):
+def test_machine_is_never_overwritten(dsa, tmp_path):
     done = dsa("door.md", "-o", "../" + tmp_path.name + "/door.md", "--force")
     assert (done.exit_code, "is the file that is read" in done.stderr) == (2, True)
     assert (tmp_path / "door.md").read_text() == DOOR
 
 
-def test_what_no_scenario_can_say_is_said(dsa, tmp_path):
+def test_tests_that_cannot_be_scenarios_are_reported(dsa, tmp_path):
     (tmp_path / "two.md").write_text(AMBIGUOUS)
     assert "1 of 1 tests cannot be scenarios" in dsa("two.md").stderr
     assert dsa("two.md", "-o", "tour.md").exit_code == 2
@@ -173,12 +173,12 @@ def test_what_no_scenario_can_say_is_said(dsa, tmp_path):
         (["door.md", "--complete", "--observe", "colour"], "known here: 'all', 'pending', 'reasons', 'state'"),
     ],
 )
-def test_misuse_is_told(dsa, arguments, said):
+def test_misuse_is_reported(dsa, arguments, said):
     done = dsa(*arguments)
     assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
 
 
-def test_what_cannot_be_told_apart_is_told():
+def test_indistinguishable_states_are_reported():
     code = "from dsa.cli.main import main; main()"
     command_line = [sys.executable, "-c", code, "tests", "workflow", "--complete"]
     done = subprocess.run(command_line, capture_output=True, text=True, check=False)

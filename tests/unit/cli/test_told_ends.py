@@ -1,4 +1,4 @@
-"""How a run ended, and for what it waits, in one line each: from the command line, over a machine with timers and failures."""
+"""The lines that say how a run ended and what it waits for, on a machine with timers and failures."""
 
 import re
 import signal
@@ -51,7 +51,7 @@ effects = {"pay": pay}
 
 @pytest.fixture
 def sale(tmp_path, monkeypatch):
-    """Write the machine with a waiting time; begin a run that waits for nothing yet."""
+    """Return a function that writes the machine with a waiting time and starts a run."""
     monkeypatch.chdir(tmp_path)
     Path("bindings.py").write_text(BINDINGS, encoding="utf-8")
 
@@ -63,7 +63,7 @@ def sale(tmp_path, monkeypatch):
     return begun
 
 
-def test_a_timer_that_ended_a_run_is_named(sale):
+def test_timer_that_ended_a_run_is_named(sale):
     sale("50ms")
     lines = dsa("send", "last", "go").output.splitlines()
     assert lines[0].startswith("waiting in asking for: approved, denied; after 50ms is due 20")
@@ -72,7 +72,7 @@ def test_a_timer_that_ended_a_run_is_named(sale):
 
 @pytest.fixture
 def asking(sale):
-    """A run that waits for a person, and for a timer that is not due for a while: nobody has it."""
+    """A run that waits for a person and for a timer that is due much later; no process holds it."""
     sale("10m")
     done = dsa("send", "last", "go")
     assert done.exit_code == 3
@@ -89,7 +89,7 @@ def test_run_that_waits_holds_no_process(asking):
     assert re.search(r"^timer +after 10m of asking, due ", told, re.MULTILINE), told
 
 
-def test_wait_stays_until_timer_is_due(sale):
+def test_wait_option_waits_until_the_timer_is_due(sale):
     sale("2s")
     assert dsa("send", "last", "go", "--wait", "1s").exit_code == 3
     assert dsa("resume", "last", "--wait", "3s").output.splitlines()[0] == "failed by after 2s of asking (line 26)"
@@ -104,9 +104,7 @@ def test_interrupted_run_is_listed_as_interrupted(sale):
     ) as process:
         assert process.stdout.readline().startswith("waiting in asking for: ")
         (folder,) = Path(".dsa").glob("*-sale-*")
-        with open_runs(
-            ".dsa"
-        ) as runs:  # what is printed is durable; that nothing but the timer is left is written next
+        with open_runs(".dsa") as runs:  # the line is printed before the status is stored
             while process.poll() is None and runs.summary(folder.name).summary.status != "waiting":
                 pass
         process.send_signal(signal.SIGINT)
@@ -115,10 +113,10 @@ def test_interrupted_run_is_listed_as_interrupted(sale):
         assert dsa("runs", *words).output.splitlines()[-1].split()[-1] == "interrupted"
 
 
-def test_an_event_that_ended_a_run_is_named(asking):
+def test_event_that_ended_a_run_is_named(asking):
     assert dsa("send", "last", "denied").output.splitlines()[0] == "failed by denied (line 25)"
 
 
-def test_an_effect_that_ended_a_run_is_named_with_its_error(asking):
+def test_effect_that_ended_a_run_is_named_with_its_error(asking):
     first = dsa("send", "last", "approved").output.splitlines()[0]
     assert first == "failed by pay.failed (line 28): the bank says no"

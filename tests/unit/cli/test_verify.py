@@ -26,7 +26,7 @@ def _folder(tmp_path: Path, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["prove", "check"])
-def test_what_is_written_is_accepted_for_that_document_alone(command):
+def test_certificate_is_accepted_for_its_document_only(command):
     made = dsa(command, "workflow", "--certificate", "out.json")
     claims = json.loads(Path("out.json").read_text(encoding="utf-8"))["claims"]
     assert f"out.json: {len(claims)} claims; `dsa verify out.json` reads them" in made.stderr
@@ -50,7 +50,7 @@ def test_what_is_written_is_accepted_for_that_document_alone(command):
     assert (refused["exit_code"], refused["failure"]["message"]) == (1, other.stderr.rstrip("\n"))
 
 
-def test_what_is_not_certified_is_said():
+def test_uncertified_properties_are_reported():
     Path("m.md").write_text("# m\n\n## Transitions\n| source | event | target |\n|---|---|---|\n| a | go | a |\n\n"
                             "## Properties\n- always a\n- never a\n- a with probability >= 0.5\n", encoding="utf-8")  # fmt: skip
     made = dsa("check", "m.md", "--certificate", "out.json")
@@ -71,7 +71,7 @@ def test_what_is_not_certified_is_said():
     assert dsa("verify", "out.json", "m.md", "--json").exit_code == 1
 
 
-def test_a_certificate_is_of_one_machine():
+def test_certificate_is_for_one_machine():
     refused = dsa("check", "dual_state", "workflow", "--certificate", "out.json")
     assert refused.exit_code == 2
     assert "--certificate takes one FILE" in refused.stderr
@@ -80,7 +80,7 @@ def test_a_certificate_is_of_one_machine():
 
 @cache
 def certificate_text() -> str:
-    """Return the certificate that `dsa prove` writes for dual_state; it is proved once."""
+    """Return the certificate that `dsa prove` writes for dual_state, which is proved only once."""
     dsa("prove", "dual_state", "--certificate", "proved.json")
     return Path("proved.json").read_text(encoding="utf-8")
 
@@ -98,7 +98,7 @@ def certificate_of_dual_state() -> dict[str, Any]:
         ({"rmax": "60000"}, "cases of state, event, verdicts and values, more than 100000"),
     ],
 )
-def test_the_step_is_compared_at_values_that_the_machine_has(at, why):
+def test_unusable_parameter_values_of_a_certificate_are_refused(at, why):
     content = certificate_of_dual_state()
     content["claims"] = [claim | {"at": at} for claim in content["claims"] if claim["form"] == TABLE]
     Path("out.json").write_text(json.dumps(content), encoding="utf-8")
@@ -128,23 +128,23 @@ CLAIM = '{"form": "no fault", "parts": [], "proofs": []}'
         (b'{"machine": "", "digest": "", "claims": [%s, {}]}' % CLAIM.encode(), "claim 2 must be an object with a text 'form'"),
     ],
 )  # fmt: skip
-def test_what_is_no_certificate_is_unreadable(content, why):
+def test_invalid_certificate_is_unreadable(content, why):
     Path("out.json").write_bytes(content)
-    with pytest.raises(DocumentError) as said:  # `main` makes a message and exit 2 of it
+    with pytest.raises(DocumentError) as said:  # `main` turns it into a message and exit code 2
         program(["verify", "out.json"], standalone_mode=False)
     assert str(said.value).startswith("out.json: is n")
     assert why in str(said.value)
     assert len(str(said.value).splitlines()) == 1
 
 
-def test_a_folder_is_unreadable():
+def test_folder_is_unreadable():
     Path("folder").mkdir()
     with pytest.raises(DocumentError, match="folder: Is a directory"):
         program(["verify", "folder"], standalone_mode=False)
 
 
 def refusal(change) -> str:
-    """Return the sentence by which the certificate of dual_state is refused once something in it was changed."""
+    """Return the message that refuses the certificate of dual_state after a change."""
     content = certificate_of_dual_state()
     change(content)
     Path("out.json").write_text(json.dumps(content), encoding="utf-8")
@@ -168,7 +168,7 @@ def refusal(change) -> str:
         (["claims", -1, "at"], {"rmax": "many"}, "claim 11: 'many' is not a value of rmax"),
     ],
 )
-def test_a_wrong_certificate_is_refused_with_a_sentence(place, value, why):
+def test_wrong_certificate_is_refused_with_a_reason(place, value, why):
     def change(content):
         *path, last = place
         for key in path:
@@ -178,16 +178,18 @@ def test_a_wrong_certificate_is_refused_with_a_sentence(place, value, why):
     assert why in refusal(change)
 
 
-def test_unreadable_files_are_no_refusals():
+def test_unreadable_files_are_errors_and_not_refusals():
     assert dsa("check", "dual_state", "--certificate", "out.json").exit_code == 0
     for arguments in ["nothing.json"], ["out.json", "nothing.md"]:
-        assert isinstance(dsa("verify", *arguments).exception, DocumentError)  # `main` makes a message and exit 2 of it
+        assert isinstance(
+            dsa("verify", *arguments).exception, DocumentError
+        )  # `main` turns it into a message and exit code 2
 
 
 @pytest.mark.parametrize(
     "name", ["philosophers", "credit_check", pytest.param("two_phase_commit", marks=pytest.mark.full)]
 )
-def test_the_kernel_certifies_the_rows_that_a_family_stands_for(name):
+def test_kernel_certifies_the_rows_of_a_family(name):
     certificate, document = "certificate.json", str(FAMILIES / f"{name}.md")
     assert dsa("prove", document, "--certificate", certificate).exit_code == 0
     verified = dsa("verify", certificate, document)

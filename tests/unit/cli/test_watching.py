@@ -7,7 +7,7 @@ from dsa.runtime.secrets import SecretOptions, Secrets
 
 
 def parsed(*arguments):
-    """What a command is given for these options."""
+    """Return the values that a command gets for these options, or the result of the failed call."""
     given = []
 
     @click.command()
@@ -20,7 +20,7 @@ def parsed(*arguments):
     return given[0] if given else done
 
 
-def test_options_come_as_one_value_beside_the_commands_own(monkeypatch):
+def test_watch_options_are_one_value_beside_those_of_the_command(monkeypatch):
     monkeypatch.setenv("A", "one")
     monkeypatch.setenv("B", "")
     assert parsed("--other", "x") == ("x", WatchOptions())
@@ -31,7 +31,7 @@ def test_options_come_as_one_value_beside_the_commands_own(monkeypatch):
     assert parsed("--log", "loud").exit_code == 2
 
 
-def test_a_secret_is_named_by_a_variable_that_is_set_and_a_value_is_not_repeated(monkeypatch):
+def test_secret_must_name_a_set_variable_and_its_value_is_not_repeated(monkeypatch):
     monkeypatch.setenv("A", "one")
     done = parsed("--secret", "A", "--secret", "abc123xyz")
     assert done.exit_code == 2
@@ -39,7 +39,7 @@ def test_a_secret_is_named_by_a_variable_that_is_set_and_a_value_is_not_repeated
     assert "abc123xyz" not in done.output
 
 
-def test_what_was_chosen_at_the_start_is_kept_and_added_to():
+def test_options_of_the_start_are_extended_at_resumption():
     settings = {"secrets": {"names": ("A",), "patterns": ("x",), "spared": ()}}
     again = WatchOptions(SecretOptions(("B",)), "info").as_started(settings)
     assert again == WatchOptions(SecretOptions(("A", "B"), ("x",)), "info")
@@ -52,7 +52,7 @@ def test_what_was_chosen_at_the_start_is_kept_and_added_to():
     ({"a": ["nothing"]}, ""),
     (None, ""),
 ])  # fmt: skip
-def test_who_hands_in_a_secret_is_told(data, said, capsys, monkeypatch):
+def test_data_with_a_secret_is_reported(data, said, capsys, monkeypatch):
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
     with WatchOptions().watch(Secrets({"WORD": "opensesame"}, ())) as watchers:
         watchers.note("DATA", data)

@@ -1,4 +1,4 @@
-"""Policies that call each other, with a count of how often each was called, and what was recorded of it."""
+"""Policies that call each other, with a count of how often each was called and the entries of these calls."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ ALL = frozenset({"echo", "middle", "crash", "twice"})
 
 
 class World:
-    """Policies that say what they are asked, and a count of how often each was called."""
+    """Policies that repeat what they are asked, and a count of how often each was called."""
 
     def __init__(self):
         self.registry = Registry()
@@ -38,7 +38,7 @@ class World:
         return [text_step("middle", "+".join(texts))]
 
     def run(self, policy, *, entries=(), **options):
-        """Perform a policy that is given nothing, and keep what is appended."""
+        """Perform a policy with an empty payload, and record the appended entries."""
         self.entries = list(entries)
         options = {"entries": list(entries), "append": self.entries.append, **options}
         calls = Calls(self.registry, **options)

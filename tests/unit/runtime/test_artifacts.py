@@ -1,4 +1,4 @@
-"""One suite for every artifact store. `look` is what a later process sees: of the git store another handle."""
+"""One suite for all artifact stores. `look` returns the store as a later process finds it; for the git store this is another handle."""
 
 import pytest
 
@@ -22,7 +22,7 @@ NASTY = [
 
 @pytest.fixture(params=["memory", "git"])
 def stores(request, tmp_path):
-    """Return a store, and what gives the store as a later process would find it."""
+    """Return a store, and a function that returns it as a later process would find it."""
     if request.param == "git":
         path = tmp_path / "artifacts.git"
         return GitArtifacts(path, "r"), lambda: GitArtifacts(path, "r")
@@ -35,7 +35,7 @@ def verdict(artifact, outcome="failed", feedback="", key="2/1", guard="tests"):
     return VerdictEntry(key, artifact.step, artifact.version, artifact.artifact_id, said, 0.25)
 
 
-def test_a_text_that_is_said_twice_is_two_artifacts(stores):
+def test_text_generated_twice_is_two_artifacts(stores):
     store, look = stores
     first = store.store(Artifact("x", 1, step="g"))
     second = store.store(Artifact("x", 2, step="g", parent_id=first.artifact_id))
@@ -54,11 +54,11 @@ def test_a_text_that_is_said_twice_is_two_artifacts(stores):
         Artifact("x", 1, step="g", dependency_ids=("p",)),
     ],
 )
-def test_the_id_addresses_content_step_attempt_and_parents(other):
+def test_id_depends_on_content_step_attempt_and_parents(other):
     assert identify_artifact(Artifact("x", 1, step="g")).artifact_id != identify_artifact(other).artifact_id
 
 
-def test_the_same_record_is_stored_once(stores):
+def test_same_record_is_stored_once(stores):
     store, look = stores
     one, again = store.store(Artifact("x", 1, step="g")), store.store(Artifact("x", 1, step="g"))
     store.record_verdict(verdict(one))
@@ -69,7 +69,7 @@ def test_the_same_record_is_stored_once(stores):
     assert [attempt.verdicts for attempt in look().attempts()] == [(verdict(one),)]
 
 
-def test_provenance_crosses_to_the_artifacts_that_were_used(stores):
+def test_provenance_includes_artifacts_that_were_used(stores):
     store, look = stores
     bad = store.store(Artifact("t1", 1, step="test"))
     good = store.store(Artifact("t2", 2, step="test", parent_id=bad.artifact_id))
@@ -100,7 +100,7 @@ def test_unknown_ids_and_unknown_parents_are_refused(stores):
 
 
 @pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
-def test_every_text_comes_back_as_it_was(stores, text):
+def test_every_text_is_returned_unchanged(stores, text):
     store, look = stores
     usage = Usage(text, 0.1, 3, None, 1e-7)
     made = store.store(Artifact(text, 7, step=text, usage=usage), author=text)
@@ -114,11 +114,11 @@ def test_every_text_comes_back_as_it_was(stores, text):
     assert (attempt.step, attempt.author, attempt.usage, attempt.verdicts) == (text, text, usage, (said,))
 
 
-def test_text_that_is_no_unicode_has_an_identity_too():
+def test_text_with_a_lone_surrogate_has_an_id():
     assert identify_artifact(Artifact("\ud800")).artifact_id
 
 
-def test_what_was_said_last_counts_and_nothing_said_is_no_verdict(stores):
+def test_last_verdict_counts_and_an_unjudged_artifact_has_none(stores):
     store, look = stores
     one, two = store.store(Artifact("1", 1, step="g")), store.store(Artifact("2", 2, step="g"))
     said = [verdict(one, "passed"), verdict(one, "failed", "a person says no", "5/1", "person")]
@@ -130,7 +130,7 @@ def test_what_was_said_last_counts_and_nothing_said_is_no_verdict(stores):
     assert look().attempts()[0].verdicts[-1].feedback == "a person says no"
 
 
-def test_a_verdict_without_judgements_is_kept(stores):
+def test_verdict_without_judgements_is_stored(stores):
     store, look = stores
     made = store.store(Artifact("x", step="g"))
     said = VerdictEntry("k", "g", 1, made.artifact_id, ())
@@ -138,7 +138,7 @@ def test_a_verdict_without_judgements_is_kept(stores):
     assert look().attempts()[0].verdicts == (said,)
 
 
-def test_a_tree_of_attempts_has_each_once_under_what_it_refines(stores):
+def test_tree_has_each_attempt_once_under_the_one_it_refines(stores):
     store, look = stores
     one = store.store(Artifact("1", 1, step="a")).artifact_id
     two = store.store(Artifact("2", 2, step="a", parent_id=one)).artifact_id

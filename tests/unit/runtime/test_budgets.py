@@ -1,4 +1,4 @@
-"""What a run may cost is added up from its ledger, failed and doubtful tries included."""
+"""Budgets: the cost of a run is added up from its ledger, with failed tries and tries in doubt."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def generated(key, **usage):
         (" query_llm.seconds= 1.5", BudgetLimit("seconds", 1.5, "query_llm")),
     ],
 )
-def test_a_limit_is_read(text, limit):
+def test_limit_is_read(text, limit):
     assert read_limit(text, EFFECTS) == limit
 
 
@@ -58,13 +58,13 @@ def test_a_limit_is_read(text, limit):
         ("query.calls=3", "no effect is called 'query'; did you mean 'query_llm'?"),
     ],
 )
-def test_what_is_no_limit_is_said(text, why):
+def test_invalid_limit_is_reported(text, why):
     with pytest.raises(ParameterError, match=why) as refused:
         read_limit(text, EFFECTS)
     assert refused.value.code == "BudgetError"
 
 
-def test_what_was_spent_in_all_stops_those_that_are_said_to_spend():
+def test_whole_run_limit_stops_only_effects_that_spend():
     limits = [read_limit(text, EFFECTS) for text in ("calls=1", "execute_guard.calls=2")]
     counted = spend(Meter(limits, ["query_llm", "execute_guard"], ["query_llm"]), CHECK, CHECKED)
     assert counted.try_limit("query_llm") == limits[0]
@@ -73,7 +73,7 @@ def test_what_was_spent_in_all_stops_those_that_are_said_to_spend():
     assert counted.try_limit("execute_guard") == limits[1]
 
 
-def test_every_try_counts_also_those_that_failed_or_were_cut_off():
+def test_failed_and_cut_off_tries_count_too():
     counted = meter("query_llm.calls=4")
     spend(counted, EffectEntry("k", "query_llm"), ResultEntry("k", (ERROR,)))
     spend(counted, ResumedEntry(effects={"k": "again"}), ResultEntry("k"))
@@ -89,13 +89,13 @@ def test_every_try_counts_also_those_that_failed_or_were_cut_off():
     assert counted.try_limit("query_llm") is not None
 
 
-def test_a_try_that_the_budget_refused_does_not_count():
+def test_try_refused_by_the_budget_does_not_count():
     counted = meter("calls=1")
     spend(counted, ResultEntry("k", (REFUSED,)))
     assert counted.try_limit("query_llm") is None
 
 
-def test_the_whole_run_counts_effects_with_answers_and_limits_them_only():
+def test_whole_run_limit_is_about_effects_with_answers_only():
     counted = meter("calls=2", "log.calls=1")
     spend(counted, LOG, ASK, CHECK, LOGGED, GENERATED)
     assert counted.try_limit("execute_guard") is None
@@ -104,7 +104,7 @@ def test_the_whole_run_counts_effects_with_answers_and_limits_them_only():
     assert str(counted.try_limit("execute_guard")) == "at most 2 calls in all"
 
 
-def test_tokens_and_money_are_those_of_the_effect_that_generated():
+def test_tokens_and_money_count_for_the_effect_that_generated():
     counted = meter("query_llm.tokens=100", "usd=1")
     spend(counted, EffectEntry("k", "query_llm"), generated("k", prompt_tokens=60, completion_tokens=30))
     assert counted.try_limit("query_llm") is None
@@ -115,7 +115,7 @@ def test_tokens_and_money_are_those_of_the_effect_that_generated():
     assert str(counted.try_limit("execute_guard")) == "at most 1 US dollar in all"
 
 
-def test_seconds_that_are_left_are_a_time_limit():
+def test_remaining_seconds_are_a_time_limit():
     counted = meter("query_llm.seconds=10", "seconds=12")
     assert counted.seconds_left("query_llm") == 10
     spend(counted, ASK, CHECK, ResultEntry(ASK.key, seconds=4), ResultEntry(CHECK.key, seconds=1))
@@ -130,7 +130,7 @@ def call_of(key, *usages, path="1.1", made_by="1.1"):
     return CallResultEntry(key, path, steps)
 
 
-def test_a_called_policy_counts_for_its_effect_where_it_says_what_it_took():
+def test_called_policy_with_usage_counts_for_its_effect():
     intent = EffectEntry("1/1", "query_llm")
     usage = {"prompt_tokens": 30, "completion_tokens": 10, "cost_usd": 0.5}
     for limit in ("calls=1", "query_llm.calls=1", "tokens=40", "usd=0.5", "query_llm.tokens=40"):
@@ -138,18 +138,18 @@ def test_a_called_policy_counts_for_its_effect_where_it_says_what_it_took():
         assert counted.try_limit("query_llm") is None
         assert str(spend(counted, call_of("1/1", usage)).try_limit("query_llm")).startswith("at most")
     counted = spend(meter("calls=1"), intent, call_of("1/1", usage, path="1"))
-    assert counted.try_limit("query_llm") is None, "passed on, it was counted where it was made"
+    assert counted.try_limit("query_llm") is None, "a step that is passed on was counted with the call that made it"
 
 
 @pytest.mark.parametrize("said", [None, "many", True, -5, float("inf"), [1]])
-def test_what_is_no_number_is_nothing(said):
+def test_invalid_usage_counts_as_zero(said):
     intent = EffectEntry("1/1", "query_llm")
     usage = {"prompt_tokens": said, "cost_usd": said}
     counted = spend(meter("tokens=1", "usd=0.1"), intent, call_of("1/1", usage), call_of("1/1"))
     assert counted.try_limit("query_llm") is None
 
 
-def test_what_is_left_is_told_as_limits():
+def test_remaining_budget_is_returned_as_limits():
     counted = meter("query_llm.calls=4", "usd=0.5", "calls=1")
     spend(
         counted,

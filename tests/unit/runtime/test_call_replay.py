@@ -1,4 +1,4 @@
-"""Calls replayed from their ledger: what called others is performed, nothing of the world is touched."""
+"""Calls replayed from their ledger: only policies that called others are performed, and nothing outside is touched."""
 
 import asyncio
 import contextlib
@@ -58,7 +58,7 @@ class Trips(World):
         return await context.call(Action("pay"))
 
     def recorded(self, policy, payload=None):
-        """Run a policy; give its entries, and forget what was called."""
+        """Run a policy and return its entries; clear the list of calls."""
         entries = []
         with contextlib.suppress(ConnectionError):
             asyncio.run(run(policy, payload or {}, self.registry, run_id="r", append=entries.append))
@@ -66,7 +66,7 @@ class Trips(World):
         return entries
 
     def replayed(self, entries, **changed):
-        """Replay the calls of a run that is asked what its first entry says."""
+        """Replay the calls of a run for the request of its first entry."""
         first = entries[0]
         asked = Action(first.policy, changed.get("payload", first.payload), frozenset(first.actions))
 
@@ -82,7 +82,7 @@ def trips():
     return Trips()
 
 
-def test_what_called_others_is_performed_again_and_nothing_else(trips):
+def test_only_policies_that_called_others_are_performed_again(trips):
     entries = trips.recorded("both")
     found = trips.replayed(entries)
     assert (found.performed_paths, found.ends_at) == (("1.1", "1.1.1"), None)
@@ -92,18 +92,18 @@ def test_what_called_others_is_performed_again_and_nothing_else(trips):
     assert (found.performed_paths, trips.called) == (("1.1", "1.1.1"), [])
 
 
-def test_what_called_nobody_is_never_performed(trips):
+def test_policy_that_called_no_other_is_never_performed(trips):
     found = trips.replayed(trips.recorded("echo", {"text": "a"}))
     assert (found.performed_paths, trips.called) == ((), [])
 
 
-def test_what_is_not_to_be_repeated_is_not_performed_though_it_called_others(trips):
+def test_unrepeatable_policy_is_not_performed_even_if_it_called_others(trips):
     found = trips.replayed(trips.recorded("payer"))
     assert (found.performed_paths, trips.called) == (("1.1",), [])
 
 
 @pytest.mark.parametrize("policy", ["both", "race", "loop", "payer"])
-def test_any_prefix_is_derived_as_far_as_it_goes(trips, policy):
+def test_any_prefix_is_replayed_as_far_as_it_goes(trips, policy):
     entries = trips.recorded(policy)
     for length in range(1, len(entries) + 1):
         trips.called.clear()
@@ -114,14 +114,14 @@ def test_any_prefix_is_derived_as_far_as_it_goes(trips, policy):
     assert found.ends_at is None
 
 
-def test_a_run_that_a_policy_has_stopped_is_derived_up_to_there(trips):
+def test_run_stopped_by_a_policy_is_replayed_up_to_there(trips):
     entries = trips.recorded("middle", {"texts": ["a"], "crash": True})
     found = trips.replayed(entries)
     assert (found.performed_paths, found.ends_at, trips.called) == (("1.1",), "1.1.2", ["middle"])
 
 
 def changed(policy, replacement, **about):
-    """Return policies of which one is another one now."""
+    """Return policies of which one is replaced."""
     trips = Trips()
     registry = Registry()
     registry.register(policy, **about)(replacement)
@@ -157,7 +157,7 @@ async def raising(action, context):
 
 
 async def catching(action, context):
-    """Whatever it hides, it is found out."""
+    """Catch every exception; the replay finds the difference anyway."""
     texts = []
     for text in "bcd":
         try:
@@ -170,16 +170,16 @@ async def catching(action, context):
 CHANGES = {
     "another policy": (other_name, "1.1.1.1", r"echo with {'rounds': 0, 'text': 'b'}.* now give crash with {}"),
     "another payload": (other_payload, "1.1.1.2", r"'text': 'c'.* now give echo with .*'text': 'C'"),
-    "a call less": (fewer, "1.1.1.2", r"'text': 'c'.* now give nothing more by middle"),
-    "a call more": (more, "1.1.1.3", r"no further call; the policies now give echo with .*'text': 'd'"),
-    "a call more, hidden": (catching, "1.1.1.3", r"no further call"),
+    "one call fewer": (fewer, "1.1.1.2", r"'text': 'c'.* now give nothing more by middle"),
+    "one call more": (more, "1.1.1.3", r"no further call; the policies now give echo with .*'text': 'd'"),
+    "one call more, exception caught": (catching, "1.1.1.3", r"no further call"),
     "another answer": (other_answer, "1.1.1", r'the steps .*"b\+c".* now give the steps .*"b and c"'),
-    "an error": (raising, "1.1.1", r"now give KeyError: 'colour'"),
+    "exception": (raising, "1.1.1", r"now give KeyError: 'colour'"),
 }
 
 
 @pytest.mark.parametrize(("replacement", "path", "told"), CHANGES.values(), ids=CHANGES)
-def test_a_changed_policy_is_named_with_the_call_that_differs(replacement, path, told):
+def test_changed_policy_is_reported_with_the_call_that_differs(replacement, path, told):
     entries = Trips().recorded("both")
     trips = changed("middle", replacement, actions=["echo", "crash"])
     with pytest.raises(ReplayMismatchError, match=told) as caught:
@@ -188,7 +188,7 @@ def test_a_changed_policy_is_named_with_the_call_that_differs(replacement, path,
     assert "a" not in trips.called
 
 
-def test_a_call_for_which_nobody_waited_is_not_made_when_somebody_does(trips):
+def test_abandoned_call_is_not_made_when_a_changed_policy_awaits_it(trips):
     async def patient(action, context):
         slow, quick = await asyncio.gather(said(context, "slow", 9), said(context, "quick", 1))
         return [text_step("race", await said(context, f"after {quick or slow}"))]
@@ -200,7 +200,7 @@ def test_a_call_for_which_nobody_waited_is_not_made_when_somebody_does(trips):
     assert trips.called == []
 
 
-def test_another_permission_and_another_schema_are_differences_too(trips):
+def test_another_schema_of_either_policy_is_a_difference(trips):
     entries = trips.recorded("both")
     with pytest.raises(ReplayMismatchError, match="INVALID_PAYLOAD"):
         changed("middle", trips.middle, actions=["echo"], schema={"required": ["text"]}).replayed(entries)
@@ -208,14 +208,14 @@ def test_another_permission_and_another_schema_are_differences_too(trips):
         changed("both", trips.both, actions=["echo", "middle"], schema={"required": ["text"]}).replayed(entries)
 
 
-def test_a_policy_that_is_gone_is_named(trips):
+def test_missing_policy_is_named(trips):
     entries = trips.recorded("both")
     trips.registry = Registry({"echo": trips.echo})
     with pytest.raises(BindingError, match="no policy 'both'"):
         trips.replayed(entries)
 
 
-def test_a_run_that_was_asked_something_else_is_found_out(trips):
+def test_replay_with_another_request_is_refused(trips):
     entries = trips.recorded("both")
     with pytest.raises(ReplayMismatchError, match=r"call 1\.1: "):
         trips.replayed(entries, payload={"text": "b"})

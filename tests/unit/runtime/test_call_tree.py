@@ -1,4 +1,4 @@
-"""The tree of an effect's calls: what a ledger says of each, and which of them are in doubt."""
+"""The tree of an effect's calls: their steps and incidents in a ledger, and which of them are in doubt."""
 
 from each_row import each_row
 
@@ -29,12 +29,12 @@ def resumed(**calls):
 FIRST = begun("1.1", "trip")
 
 
-def test_calls_stand_in_the_order_of_their_places_and_those_of_other_keys_are_left_out():
+def test_calls_are_sorted_by_place_and_those_of_other_keys_left_out():
     entries = [FIRST, begun("1.10"), begun("1.2"), begun("1.2.1"), begun("1.3", key="r/1/2")]
     assert [call.path for call in calls_of(entries, KEY)] == ["1.1", "1.2", "1.2.1", "1.10"]
 
 
-def test_a_step_belongs_to_the_call_that_made_it_however_far_it_is_passed_on():
+def test_passed_on_step_belongs_to_the_call_that_made_it():
     call = action_call_step("assistant", Action("look"), step_id="1.1.1.1/1")
     result = action_result_step("look", {"a": 1}, step_id="1.1.1.1/1.result")
     own = text_step("trip", "done", step_id="1.1/3")
@@ -50,25 +50,25 @@ def cached(entries):
     return [call.path for call in calls_of(entries, KEY) if call.is_cached]
 
 
-def test_what_had_given_its_steps_when_the_run_was_resumed_last_is_cached():
+def test_call_finished_before_the_last_resumption_is_cached():
     entries = [FIRST, begun("1.1.1"), ended("1.1.1"), begun("1.1.2")]
     later = [*entries, resumed(), ended("1.1.2"), begun("1.1.3")]
     assert (cached(entries), cached(later), cached([*later, resumed()])) == ([], ["1.1.1"], ["1.1.1", "1.1.2"])
 
 
-def test_what_a_person_has_decided_is_cached_only_when_the_run_is_resumed_again():
+def test_decided_call_is_cached_only_after_another_resumption():
     entries = [FIRST, begun("1.1.1"), DecidedEntry(KEY, "done", "1.1.1"), ended("1.1.1"), resumed()]
     assert cached(entries) == []
     assert cached([*entries, resumed()]) == ["1.1.1"]
     assert calls_of(entries, KEY)[1].incidents == ("done",)
 
 
-def test_what_is_done_about_calls_under_way_is_said_of_each():
+def test_each_call_in_progress_has_its_decision_at_resumption():
     entries = [FIRST, begun("1.1.1"), begun("1.1.2", "pay", "fail"), resumed(retry="1.1.1", fail="1.1.2")]
     assert [call.incidents for call in calls_of(entries, KEY)] == [(), ("retry",), ("fail",)]
 
 
-def test_the_call_that_raised_is_said_until_the_run_goes_on():
+def test_call_that_raised_is_stopped_until_the_run_resumes():
     entries = [FIRST, begun("1.1.1"), begun("1.1.2"), failed("1.1.2")]
     first, beside, raised = calls_of(entries, KEY)
     assert (first.is_stopped, beside.is_stopped, raised.is_stopped) == (False, False, True)
@@ -77,18 +77,18 @@ def test_the_call_that_raised_is_said_until_the_run_goes_on():
     assert (raised.is_stopped, raised.incidents[1], beside.incidents) == (False, "again", ("retry",))
 
 
-def test_another_try_has_calls_of_its_own():
+def test_another_try_has_its_own_calls():
     entries = [FIRST, failed("1.1"), begun("2.1"), resumed(retry="2.1")]
     first, second = calls_of(entries, KEY)
     assert ([type(what) for what in first.incidents], second.incidents) == ([dict], ("retry",))
 
 
-def test_a_call_nobody_waited_for_is_over_with_its_caller():
+def test_abandoned_call_ends_with_its_caller():
     entries = [FIRST, begun("1.1.1"), ended("1.1")]
     assert [(call.steps, call.is_over) for call in calls_of(entries, KEY)] == [((), True), (None, True)]
 
 
-def test_the_call_that_raised_is_named_with_its_key():
+def test_call_that_raised_is_named_with_its_key():
     payload = failed("1.1.2").steps[0]["payload"]
     assert call_named(KEY, payload) == "look 1/1/1.1.2"
     assert call_named(KEY, {}) == ""
@@ -98,19 +98,19 @@ def test_the_call_that_raised_is_named_with_its_key():
 DOUBTS = {
     "in a call": ([FIRST, begun("1.1.1")], None, ["1.1.1"]),
     "between calls": ([FIRST, begun("1.1.1"), ended("1.1.1")], None, ["1.1"]),
-    "in several": ([FIRST, begun("1.1.1"), begun("1.1.1.1"), begun("1.1.2")], None, ["1.1.1.1", "1.1.2"]),
+    "in several calls": ([FIRST, begun("1.1.1"), begun("1.1.1.1"), begun("1.1.2")], None, ["1.1.1.1", "1.1.2"]),
     "one of them asks": ([FIRST, begun("1.1.1"), begun("1.1.2", "pay", "ask")], None, ["1.1.1", "1.1.2"]),
     "within one that asks": ([FIRST, begun("1.1.1", "pay", "ask"), begun("1.1.1.1")], None, ["1.1.1"]),
     "within one that fails": ([FIRST, begun("1.1.1", "pay", "fail"), begun("1.1.1.1")], None, ["1.1.1"]),
     "the policy itself asks": ([begun("1.1", "pay", "ask"), begun("1.1.1")], None, ["1.1"]),
-    "a call that raised": ([FIRST, begun("1.1.1", "pay", "ask")], "1.1.1", []),
-    "raised deeper": ([FIRST, begun("1.1.1"), begun("1.1.1.1")], "1.1.1.1", []),
-    "raised beside another": ([FIRST, begun("1.1.1"), begun("1.1.2", "pay", "ask")], "1.1.1", ["1.1.2"]),
-    "a call nobody waited for": ([FIRST, begun("1.1.1"), begun("1.1.1.1"), ended("1.1.1")], None, ["1.1"]),
-    "over": ([FIRST, begun("1.1.1"), ended("1.1")], None, []),
+    "call that raised": ([FIRST, begun("1.1.1", "pay", "ask")], "1.1.1", []),
+    "nested call that raised": ([FIRST, begun("1.1.1"), begun("1.1.1.1")], "1.1.1.1", []),
+    "call that raised beside another": ([FIRST, begun("1.1.1"), begun("1.1.2", "pay", "ask")], "1.1.1", ["1.1.2"]),
+    "abandoned call": ([FIRST, begun("1.1.1"), begun("1.1.1.1"), ended("1.1.1")], None, ["1.1"]),
+    "finished": ([FIRST, begun("1.1.1"), ended("1.1")], None, []),
 }
 
 
 @each_row(("entries", "raised", "paths"), DOUBTS.values(), ids=DOUBTS)
-def test_in_doubt_is_the_outermost_that_is_not_simply_made_again_else_the_innermost(entries, raised, paths):
+def test_doubted_call_is_the_outermost_unrepeatable_or_else_the_innermost(entries, raised, paths):
     assert [call.path for call in doubted_calls(entries, raised)] == paths

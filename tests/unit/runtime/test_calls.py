@@ -1,4 +1,4 @@
-"""Calls are recorded before anybody sees their results; what a policy knows of its calls."""
+"""Calls: their entries, written before their results are returned, and the ledger and context of a policy that calls."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ def world():
     return World()
 
 
-def test_a_call_is_recorded_as_it_begins_and_as_it_ends(world):
+def test_call_is_recorded_when_it_starts_and_when_it_ends(world):
     async def main(action, context):
         return [text_step("main", await said(context, "a"))]
 
@@ -29,7 +29,7 @@ def test_a_call_is_recorded_as_it_begins_and_as_it_ends(world):
     assert (step.id, step.payload) == ("1/1", {"text": "a"})
 
 
-def test_nobody_sees_a_result_before_it_is_recorded(world):
+def test_result_is_recorded_before_it_is_returned(world):
     seen = []
 
     async def main(action, context):
@@ -44,7 +44,7 @@ def test_nobody_sees_a_result_before_it_is_recorded(world):
     assert (len(world.entries), seen) == (2, ["a"])
 
 
-def test_calls_within_calls_have_paths(world):
+def test_nested_calls_have_paths(world):
     async def main(action, context):
         await said(context, "a")
         return await context.call(Action("middle", {"texts": ["b", "c"]}))
@@ -53,7 +53,7 @@ def test_calls_within_calls_have_paths(world):
     assert [entry.path for entry in world.entries] == ["1.1", "1.1", "1.2", "1.2.1", "1.2.1", "1.2.2", "1.2.2", "1.2"]
 
 
-def test_a_call_has_a_key_that_no_other_has_and_every_replay(world):
+def test_call_keys_are_unique_across_calls_and_tries(world):
     keys = []
 
     @world.registry.register("twice")
@@ -70,7 +70,7 @@ def test_a_call_has_a_key_that_no_other_has_and_every_replay(world):
     assert keys == ["3/1/1.1", "3/1/1.2", "3/1/2.1", "3/1/2.2"]
 
 
-def test_a_policy_has_its_own_ledger_of_calls_and_results(world):
+def test_policy_has_its_own_ledger_of_calls_and_results(world):
     async def main(action, context):
         await context.call(Action("echo", {"text": "a"}))
         await context.call(Action("middle", {"texts": ["b"]}))
@@ -90,7 +90,7 @@ def test_a_policy_has_its_own_ledger_of_calls_and_results(world):
     assert (steps[1].payload, steps[3].payload) == ({"text": "a"}, {"text": "b"})
 
 
-def test_the_ledger_of_a_called_policy_starts_empty_or_as_it_is_seeded(world):
+def test_ledger_of_a_called_policy_starts_empty_or_with_its_seed(world):
     ledgers = []
 
     @world.registry.register("twice")
@@ -107,7 +107,7 @@ def test_the_ledger_of_a_called_policy_starts_empty_or_as_it_is_seeded(world):
     assert ledgers == [Ledger(), Ledger([text_step("user", "a")])]
 
 
-def test_the_result_of_a_call_is_one_step_and_nothing_is_left_out_of_it(world):
+def test_result_of_a_call_is_one_step_with_everything_in_it(world):
     given = {
         "one": [error_step("x", "NOT_FOUND", "gone")],
         "two": [text_step("x", "a"), text_step("x", "b")],
@@ -129,7 +129,7 @@ def test_the_result_of_a_call_is_one_step_and_nothing_is_left_out_of_it(world):
     assert none == {"steps": []}
 
 
-def test_a_turn_is_recorded_and_knows_what_was_said_before(world):
+def test_turn_is_recorded_and_sees_earlier_turns(world):
     seen = []
 
     async def inner(action, context):
@@ -149,7 +149,7 @@ def test_a_turn_is_recorded_and_knows_what_was_said_before(world):
     assert world.run(main, entries=entries[:5]) == [*whole[:1], text_step("inner", "3", step_id="1.2/1")]
 
 
-def test_a_turn_that_is_not_the_recorded_one_is_told_as_such(world):
+def test_changed_turn_is_reported_as_a_mismatch(world):
     def saying(text):
         async def main(action, context):
             context.note(text_step("user", text))
@@ -162,7 +162,7 @@ def test_a_turn_that_is_not_the_recorded_one_is_told_as_such(world):
         world.run(saying("b"), entries=world.entries)
 
 
-def test_settings_can_be_read_and_not_changed(world):
+def test_settings_can_be_read_but_not_changed(world):
     async def main(action, context):
         with pytest.raises(TypeError):
             context.config["model"] = "n"
@@ -172,7 +172,7 @@ def test_settings_can_be_read_and_not_changed(world):
 
 
 @pytest.mark.parametrize("asking", ["run", "artifacts", "guard", "generator", "now_s", "record"])
-def test_outside_a_machine_there_is_nothing_of_a_machine(world, asking):
+def test_context_outside_a_machine_refuses_features_of_machines(world, asking):
     async def main(action, context):
         asked = getattr(context, asking)
         asked(*(["g"] if asking != "now_s" else []))
@@ -182,7 +182,7 @@ def test_outside_a_machine_there_is_nothing_of_a_machine(world, asking):
         world.run(main)
 
 
-def test_called_policies_have_the_surroundings_of_the_first(world):
+def test_called_policies_share_the_surroundings_of_the_first(world):
     recorded = []
 
     class Machine:

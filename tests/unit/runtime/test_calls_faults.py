@@ -1,4 +1,4 @@
-"""What policies may not call, and what breaks while they call."""
+"""Faults of calls: calls that are not allowed, and failures during a call."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ def world():
     return World()
 
 
-def test_what_is_not_allowed_is_an_error_step_and_is_not_called(world):
+def test_forbidden_call_is_an_error_step_and_is_not_made(world):
     @world.registry.register("forbidden")
     async def forbidden(action, context):
         raise AssertionError("called")
@@ -31,7 +31,7 @@ def test_what_is_not_allowed_is_an_error_step_and_is_not_called(world):
     assert [type(entry) for entry in world.entries] == [CallEntry, CallResultEntry]
 
 
-def test_a_policy_may_call_what_its_action_names_and_what_it_is_registered_with(world):
+def test_policy_may_call_actions_of_its_request_and_registration(world):
     @world.registry.register("twice")
     async def twice(action, context):
         return [
@@ -50,7 +50,7 @@ def test_a_policy_may_call_what_its_action_names_and_what_it_is_registered_with(
     assert world.registry["middle"].actions == {"echo", "crash"}
 
 
-def test_a_payload_that_breaks_the_schema_is_an_error_step_and_is_not_called(world):
+def test_payload_that_breaks_the_schema_is_an_error_step_and_no_call_is_made(world):
     async def main(action, context):
         return await context.call(Action("echo", {"txt": "a"}))
 
@@ -60,7 +60,7 @@ def test_a_payload_that_breaks_the_schema_is_an_error_step_and_is_not_called(wor
 
 
 @pytest.mark.parametrize("payload", [{"a": object()}, {1: 2}])
-def test_a_payload_that_is_not_json_is_refused_before_anything_is_recorded(world, payload):
+def test_non_json_payload_is_refused_before_anything_is_recorded(world, payload):
     async def main(action, context):
         return await context.call(Action("echo", payload))
 
@@ -69,7 +69,7 @@ def test_a_payload_that_is_not_json_is_refused_before_anything_is_recorded(world
     assert world.entries == []
 
 
-def test_an_allowed_policy_that_is_not_registered_is_a_mistake_of_the_program(world):
+def test_allowed_policy_without_registration_is_a_program_error(world):
     async def main(action, context):
         return await context.call(Action("twice"))
 
@@ -77,7 +77,7 @@ def test_an_allowed_policy_that_is_not_registered_is_a_mistake_of_the_program(wo
         world.run(main)
 
 
-def test_a_crash_leaves_the_ledger_and_the_next_run_goes_on_from_there(world):
+def test_run_continues_from_the_ledger_that_a_crash_left(world):
     async def main(action, context):
         return await context.call(Action("middle", {"texts": ["a"], "crash": True}))
 
@@ -85,19 +85,19 @@ def test_a_crash_leaves_the_ledger_and_the_next_run_goes_on_from_there(world):
         world.run(main)
     assert [entry.path for entry in world.entries] == ["1.1", "1.1.1", "1.1.1", "1.1.2"]
 
-    async def mended(action, context):
+    async def fixed(action, context):
         return []
 
     world.called.clear()
-    world.registry = Registry({"echo": world.echo, "crash": mended})
+    world.registry = Registry({"echo": world.echo, "crash": fixed})
     world.registry.register("middle", actions=["echo", "crash"])(world.middle)
     (step,) = world.run(main, entries=world.entries)
     assert (step.payload, world.called) == ({"text": "a"}, ["middle"])
 
 
 @pytest.mark.parametrize("depth", ["main", "middle"])
-def test_a_crash_that_is_caught_ends_the_run_all_the_same(world, depth):
-    """A replay would not come by it: what follows from a caught crash is in no ledger."""
+def test_caught_crash_still_ends_the_run(world, depth):
+    """A replay could not repeat it, because no ledger has what follows from a caught crash."""
 
     async def catching(action, context):
         with contextlib.suppress(ConnectionError):
@@ -113,7 +113,7 @@ def test_a_crash_that_is_caught_ends_the_run_all_the_same(world, depth):
     assert not any(isinstance(entry, CallResultEntry) for entry in world.entries)
 
 
-def test_what_was_under_way_beside_a_crash_is_recorded_but_nothing_is_begun_any_more(world):
+def test_call_in_progress_during_a_crash_is_recorded_and_no_new_call_starts(world):
     @world.registry.register("twice", actions=["echo"])
     async def twice(action, context):
         texts = [await said(context, "a", 5)]
@@ -133,7 +133,7 @@ def test_what_was_under_way_beside_a_crash_is_recorded_but_nothing_is_begun_any_
 
 
 @pytest.mark.parametrize("failing", [CallEntry, CallResultEntry])
-def test_what_cannot_be_recorded_ends_the_run_whoever_catches_it(world, failing):
+def test_recording_failure_ends_the_run_even_if_it_is_caught(world, failing):
     class DiskFullError(Exception):
         pass
 
@@ -153,7 +153,7 @@ def test_what_cannot_be_recorded_ends_the_run_whoever_catches_it(world, failing)
     assert len(world.called) == (failing is CallResultEntry)
 
 
-def test_a_call_that_was_cancelled_is_made_again_in_a_replay(world):
+def test_cancelled_call_is_made_again_in_a_replay(world):
     async def main(action, context):
         call = asyncio.ensure_future(said(context, "a", 99))
         await asyncio.sleep(0)
@@ -171,7 +171,7 @@ def test_a_call_that_was_cancelled_is_made_again_in_a_replay(world):
     assert (step.payload, len(world.entries)) == ({"text": "a"}, 2)
 
 
-def test_what_a_policy_leaves_under_way_is_not_recorded_and_begins_nothing(world):
+def test_call_left_behind_by_a_policy_is_not_recorded_and_starts_nothing(world):
     left = []
 
     @world.registry.register("twice", actions=["echo"])
@@ -194,7 +194,7 @@ def test_what_a_policy_leaves_under_way_is_not_recorded_and_begins_nothing(world
 
 
 @pytest.mark.parametrize("given", [None, "steps", [None], {}])
-def test_a_policy_that_gives_no_steps_is_a_mistake_of_the_program(world, given):
+def test_policy_that_returns_no_steps_is_a_program_error(world, given):
     async def main(action, context):
         return given
 
@@ -204,7 +204,7 @@ def test_a_policy_that_gives_no_steps_is_a_mistake_of_the_program(world, given):
         world.run(lambda action, context: [])
 
 
-def test_more_steps_than_a_ledger_takes_are_an_error_step(world):
+def test_too_large_result_is_an_error_step(world):
     async def big(action, context):
         return [text_step("big", "x" * 5_000_000)] * 2
 

@@ -1,4 +1,4 @@
-"""Recorded calls are replayed in their places."""
+"""Recorded calls, replayed in their places."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ def world():
     return World()
 
 
-def test_a_recorded_call_is_not_made_again_at_any_depth(world):
+def test_recorded_call_is_not_made_again_at_any_depth(world):
     async def main(action, context):
         await said(context, "a")
         return await context.call(Action("middle", {"texts": ["b", "c"]}))
@@ -34,7 +34,7 @@ def test_a_recorded_call_is_not_made_again_at_any_depth(world):
         assert set(world.called) <= set(called)
 
 
-def test_a_result_is_replayed_though_the_policy_is_gone_or_would_say_something_else(world):
+def test_result_is_replayed_even_if_the_policy_is_gone(world):
     async def main(action, context):
         return [text_step("main", await said(context, "a"))]
 
@@ -43,7 +43,7 @@ def test_a_result_is_replayed_though_the_policy_is_gone_or_would_say_something_e
     assert world.run(main, entries=entries) == whole
 
 
-def test_a_place_is_allotted_when_a_call_is_made_not_when_it_is_awaited(world):
+def test_place_is_assigned_when_a_call_is_created_not_when_it_is_awaited(world):
     async def main(action, context):
         first, second = context.call(Action("echo", {"text": "a"})), context.call(Action("echo", {"text": "b"}))
         later, sooner = await second, await first
@@ -60,7 +60,7 @@ def test_a_place_is_allotted_when_a_call_is_made_not_when_it_is_awaited(world):
 
 
 async def race(action, context):
-    """Ask two, take the first answer, ask on with it, and stop the other."""
+    """Make two calls, take the first result, make another call with it, and cancel the other."""
     calls = [asyncio.ensure_future(said(context, text, rounds)) for text, rounds in (("slow", 9), ("quick", 1))]
     done, left = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
     for call in left:
@@ -69,7 +69,7 @@ async def race(action, context):
     return [text_step("main", await said(context, f"after {first}"))]
 
 
-def test_results_come_again_in_the_order_in_which_they_were_recorded(world):
+def test_results_are_replayed_in_their_recorded_order(world):
     async def both(action, context):
         calls = [asyncio.ensure_future(said(context, text, rounds)) for text, rounds in (("slow", 9), ("quick", 1))]
         order = [await call for call in asyncio.as_completed(calls)]
@@ -82,7 +82,7 @@ def test_results_come_again_in_the_order_in_which_they_were_recorded(world):
         assert world.run(both, entries=entries[:length]) == whole
 
 
-def test_who_lost_a_race_is_not_started_again(world):
+def test_loser_of_a_race_is_not_started_again(world):
     whole, entries = world.run(race), list(world.entries)
     assert (whole[0].payload, world.called) == ({"text": "after quick"}, ["slow", "quick", "after quick"])
     world.called.clear()
@@ -92,8 +92,8 @@ def test_who_lost_a_race_is_not_started_again(world):
 
 
 @pytest.mark.parametrize(("slow", "follow_up"), [(2, 0), (30, 60), (30, 0)])
-def test_results_come_one_at_a_time_so_that_a_policy_can_react_to_each(world, slow, follow_up):
-    """Two that come in quick succession are not both done when the policy looks, neither at first nor in a replay."""
+def test_results_arrive_one_at_a_time_so_that_a_policy_can_react_to_each(world, slow, follow_up):
+    """Of two results in quick succession only one is done when the policy looks, in the first run and in a replay."""
 
     async def main(action, context):
         calls = [asyncio.ensure_future(said(context, text, rounds)) for text, rounds in (("slow", slow), ("quick", 1))]
@@ -108,7 +108,7 @@ def test_results_come_one_at_a_time_so_that_a_policy_can_react_to_each(world, sl
         assert world.run(main, entries=entries[:length]) == whole
 
 
-def test_a_policy_that_has_become_sequential_gets_its_results_and_does_not_wait_for_ever(world):
+def test_policy_that_became_sequential_gets_its_results_without_deadlock(world):
     async def concurrent(action, context):
         texts = await asyncio.gather(said(context, "a", 5), said(context, "b"))
         return [text_step("main", "".join(texts))]
@@ -132,7 +132,7 @@ def test_a_policy_that_has_become_sequential_gets_its_results_and_does_not_wait_
     ],
 )
 @pytest.mark.parametrize("length", [1, 2])
-def test_another_call_in_a_recorded_place_is_an_error_not_an_answer(world, asked, recorded, length):
+def test_different_call_in_a_recorded_place_is_an_error(world, asked, recorded, length):
     async def before(action, context):
         return await context.call(Action("echo", {"text": "a"}))
 
@@ -150,7 +150,7 @@ def test_another_call_in_a_recorded_place_is_an_error_not_an_answer(world, asked
     assert world.called == []
 
 
-def test_another_seed_is_another_call(world):
+def test_changed_seed_is_a_mismatch(world):
     def asking(text):
         async def main(action, context):
             return await context.call(Action("echo", {"text": "a"}), seed=[text_step("user", text)])
@@ -162,7 +162,7 @@ def test_another_seed_is_another_call(world):
         world.run(asking("y"), entries=world.entries)
 
 
-def test_a_mismatch_cannot_be_caught_away(world):
+def test_mismatch_is_raised_even_if_a_policy_catches_it(world):
     async def main(action, context):
         await said(context, "a")
         return []
@@ -177,7 +177,7 @@ def test_a_mismatch_cannot_be_caught_away(world):
         world.run(changed, entries=world.entries)
 
 
-def test_calls_that_are_recorded_and_not_made_are_an_error(world):
+def test_omitted_recorded_call_is_an_error(world):
     async def main(action, context):
         await said(context, "a")
         await said(context, "b")
@@ -195,7 +195,7 @@ def test_calls_that_are_recorded_and_not_made_are_an_error(world):
 
 
 @pytest.mark.parametrize("order", [(1,), (0, 0), (0, 1, 1)])
-def test_entries_that_no_run_has_written_are_refused(world, order):
+def test_entries_that_no_run_can_have_written_are_refused(world, order):
     async def main(action, context):
         return await context.call(Action("echo", {"text": "a"}))
 
@@ -204,7 +204,7 @@ def test_entries_that_no_run_has_written_are_refused(world, order):
         world.run(main, entries=[world.entries[n] for n in order])
 
 
-def test_entries_of_other_keys_and_other_tries_are_none_of_ours(world):
+def test_entries_of_other_keys_and_tries_are_not_replayed(world):
     async def main(action, context):
         return await context.call(Action("echo", {"text": "a"}))
 

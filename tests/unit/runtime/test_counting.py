@@ -22,7 +22,7 @@ def event(name, data=None):
     return EventEntry(1, name, data=data)
 
 
-def test_every_kind_of_thing_is_counted_by_name():
+def test_events_refusals_effects_failures_and_doubts_are_counted_by_name():
     entries = [
         MachineEntry("r", "m", "d"),
         event("go"),
@@ -43,7 +43,7 @@ def test_every_kind_of_thing_is_counted_by_name():
     }
 
 
-def test_of_nothing_there_is_nothing_to_count():
+def test_run_without_events_has_no_counts():
     assert counters([]) == {}
     assert counters([MachineEntry("r", "m", "d")]) == {}
 
@@ -52,13 +52,13 @@ def test_names_are_sorted():
     assert list(counters([event("b"), event("a"), event("c"), event("a")])["events"]) == ["a", "b", "c"]
 
 
-def test_reasons_are_those_that_a_policy_names():
+def test_reasons_are_counted_as_the_policy_names_them():
     said = result("work", {"reason": "too_many"}, {"text": "x"}, {"reason": 3}, {"reason": "late"}, {"reason": "late"})
     assert reasons_of(said) == ("too_many", "late", "late")
     assert counters([said, said])["reasons"] == {"late": 4, "too_many": 2}
 
 
-def test_rescues_are_names_or_numbers_by_name():
+def test_rescues_are_lists_of_names_or_numbers_by_name():
     entries = [
         event("a", {"rescues": ["fence", "alias", "fence"]}),
         event("b", {"rescues": {"fence": 3, "changed_id": 1}}),
@@ -66,7 +66,7 @@ def test_rescues_are_names_or_numbers_by_name():
     assert counters(entries)["rescues"] == {"alias": 1, "changed_id": 1, "fence": 5}
 
 
-def test_what_is_no_list_of_rescues_is_not_counted():
+def test_invalid_rescues_are_not_counted():
     odd = [
         None,
         3,

@@ -14,7 +14,7 @@ WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "requir
 
 
 class Model:
-    """A policy that says what was written down for each of its turns, and keeps the ledgers it saw."""
+    """A policy with one list of steps for each turn, which records the ledgers that it saw."""
 
     def __init__(self, *turns):
         self.turns = turns
@@ -65,7 +65,7 @@ def tools():
 BOTH = [loop_wrapper(5), invoke_action()]
 
 
-def test_a_policy_goes_on_until_it_asks_for_no_action(tools):
+def test_loop_continues_until_the_policy_asks_for_no_action(tools):
     model = Model(
         [text_step("assistant", "let me see"), ask("weather", {"city": "Oslo"})], [text_step("assistant", "12")]
     )
@@ -80,7 +80,7 @@ def test_a_policy_goes_on_until_it_asks_for_no_action(tools):
     assert [[step.id for step in seen] for seen in model.seen] == [[], ["1.1.1/1", "1.1.1/2", "1.1.1/2.result"]]
 
 
-def test_the_steps_of_a_turn_come_before_its_results_in_the_order_asked_for(tools):
+def test_steps_of_a_turn_precede_its_results_in_the_order_asked_for(tools):
     cities = ["Oslo", "Rome"]
     model = Model([ask("weather", {"city": city}) for city in cities], [])
     tools.run(model, decorators=BOTH)
@@ -88,7 +88,7 @@ def test_the_steps_of_a_turn_come_before_its_results_in_the_order_asked_for(tool
     assert [step.payload["city"] for step in model.seen[1][2:]] == cities
 
 
-def test_a_loop_ends_with_an_error_after_its_last_turn(tools):
+def test_loop_ends_with_an_error_after_its_last_turn(tools):
     model = Model(*[[ask("weather", {"city": "Oslo"})]] * 9)
     steps = tools.run(model, decorators=[loop_wrapper(3), invoke_action()])
     assert len(model.seen) == 3
@@ -97,14 +97,14 @@ def test_a_loop_ends_with_an_error_after_its_last_turn(tools):
     assert steps[-1].id.startswith("1.1/")
 
 
-def test_without_invoke_action_a_loop_only_repeats(tools):
+def test_loop_without_invoke_action_only_repeats(tools):
     model = Model([ask("weather", {"city": "Oslo"})], [text_step("assistant", "done")])
     steps = tools.run(model, decorators=[loop_wrapper(5)])
     assert ([step.type for step in steps], tools.called) == (["action_call", "text"], [])
     assert [step.type for step in model.seen[1]] == ["action_call"]
 
 
-def test_without_a_loop_actions_are_carried_out_once(tools):
+def test_actions_are_carried_out_once_without_a_loop(tools):
     steps = tools.run(Model([ask("weather", {"city": "Oslo"})]), decorators=[invoke_action()])
     assert [step.type for step in steps] == ["action_call", "action_result"]
 
@@ -122,7 +122,7 @@ def test_decorators_can_be_stacked_on_a_function(tools):
     assert ([step.type for step in steps], turns) == (["action_call", "action_result", "text"], [0, 2])
 
 
-def test_a_decorator_of_ones_own_stands_anywhere(tools):
+def test_user_defined_decorator_works_in_any_position(tools):
     def shouting(policy):
         async def loud(action, context):
             return [
@@ -138,7 +138,7 @@ def test_a_decorator_of_ones_own_stands_anywhere(tools):
         assert (len(steps), steps[-1].payload) == (3, {"text": "COLD"})
 
 
-def test_the_loop_is_outside():
+def test_loop_inside_invoke_action_is_refused():
     async def policy(action, context):
         return []
 
@@ -148,7 +148,7 @@ def test_the_loop_is_outside():
         loop_wrapper(0)
 
 
-def test_no_turn_and_no_action_is_made_again_after_a_crash(tools):
+def test_recorded_turns_and_actions_are_not_repeated_after_a_crash(tools):
     turns = (
         [ask("weather", {"city": "Oslo"})],
         [ask("weather", {"city": "Rome"})],
@@ -167,11 +167,11 @@ def test_no_turn_and_no_action_is_made_again_after_a_crash(tools):
         assert len(tools.called) == 2 - sum(path in ended for path in ("1.1.2", "1.1.4"))
 
 
-# -- what a model may not do --------------------------------------------------------------------------------------------
+# -- limits of a model --------------------------------------------------------------------------------------------------
 
 
 def code_of(tools, call, **options):
-    """Return the payload that a model is told after it has asked for this."""
+    """Return the payload that a model sees after it has asked for this call."""
     model = Model([call], [])
     tools.run(model, decorators=[loop_wrapper(2), invoke_action(**options)])
     first, *_, last = model.seen[1]
@@ -191,12 +191,12 @@ def code_of(tools, call, **options):
         (ask("pay", {"amount": 1}, payload=[1]), "INVALID_PAYLOAD"),
     ],
 )
-def test_what_cannot_be_done_is_told_and_not_done(tools, call, code):
+def test_invalid_call_is_reported_to_the_model_and_not_made(tools, call, code):
     told = code_of(tools, call)
     assert (told["error"], told["code"], tools.called) == (True, code, [])
 
 
-def test_a_model_cannot_grant_itself_actions(tools):
+def test_model_cannot_grant_itself_actions(tools):
     told = code_of(tools, ask("pay", {"amount": 1}, actions=["forbidden"]))
     assert told == {"paid": 1}
     granted = [entry.actions for entry in tools.entries if isinstance(entry, CallEntry) and entry.policy == "pay"]
@@ -213,7 +213,7 @@ def person(answer):
     return policy
 
 
-def test_a_call_that_needs_approval_waits_for_that_of_its_own_digest(tools):
+def test_call_that_needs_approval_is_approved_by_its_own_digest(tools):
     asked = []
 
     def approving(about):
@@ -234,14 +234,14 @@ def test_a_call_that_needs_approval_waits_for_that_of_its_own_digest(tools):
         (lambda about: [approval_step("person", Action("pay", {"amount": 1}).digest)], "has not approved this call"),
     ],
 )
-def test_without_that_approval_it_is_not_made(tools, answer, told):
+def test_call_without_its_approval_is_not_made(tools, answer, told):
     tools.policies["person"] = person(answer)
     payload = code_of(tools, ask("pay", {"amount": 5}), approvals={"pay": "person"})
     assert (payload["code"], tools.called) == ("NOT_APPROVED", [])
     assert payload["message"].endswith(told)
 
 
-def test_each_call_is_approved_by_itself_though_it_is_the_same_again(tools):
+def test_equal_calls_are_approved_separately(tools):
     said = []
 
     def once(about):
@@ -255,7 +255,7 @@ def test_each_call_is_approved_by_itself_though_it_is_the_same_again(tools):
     assert (told, len(tools.called)) == (["paid", "NOT_APPROVED"], 1)
 
 
-def test_a_model_cannot_approve_for_itself(tools):
+def test_model_cannot_approve_its_own_call(tools):
     pay = Action("pay", {"amount": 5})
     tools.policies["person"] = person(lambda about: [])
     model = Model([approval_step("person", pay.digest), action_call_step("assistant", pay)], [])
@@ -263,14 +263,14 @@ def test_a_model_cannot_approve_for_itself(tools):
     assert tools.called == []
 
 
-def test_who_approves_must_be_allowed_too(tools):
+def test_approving_policy_must_be_allowed_too(tools):
     model = Model([ask("pay", {"amount": 5})], [])
     tools.policies["person"] = person(lambda about: [approval_step("person", about["digest"])])
     tools.run(model, decorators=[loop_wrapper(2), invoke_action({"pay": "person"})], actions=["pay"])
     assert (model.seen[1][-1].payload["code"], tools.called) == ("NOT_APPROVED", [])
 
 
-def test_an_approval_is_not_asked_for_again_after_a_crash(tools):
+def test_approval_is_not_asked_for_again_after_a_crash(tools):
     asked = []
 
     def approving(about):

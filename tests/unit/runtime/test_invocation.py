@@ -39,7 +39,7 @@ def performed(*arguments, **options):
     return asyncio.run(run(*arguments, **options))
 
 
-def test_a_run_gives_a_ledger_of_what_was_called_and_what_came_of_it():
+def test_run_returns_a_ledger_of_calls_and_results():
     ledger = performed("agent", {"text": "hi"}, registry)
     assert isinstance(ledger, Ledger)
     assert [(step.id, step.actor, step.type) for step in ledger] == [
@@ -51,14 +51,14 @@ def test_a_run_gives_a_ledger_of_what_was_called_and_what_came_of_it():
     assert answer_of(ledger) == [text_step("assistant", "HI", step_id="1.1/1")]
 
 
-def test_a_run_with_a_whole_ledger_performs_nothing():
+def test_run_with_a_complete_ledger_performs_nothing():
     ledger = performed("agent", {"text": "hi"}, registry)
     called.clear()
     assert performed("agent", {"text": "hi"}, registry, ledger) == ledger
     assert called == []
 
 
-def test_any_prefix_of_the_entries_is_a_ledger_to_go_on_from():
+def test_run_continues_from_any_prefix_of_its_entries():
     entries = []
     ledger = performed("agent", {"text": "hi"}, registry, run_id="r", append=entries.append)
     assert [type(entry) for entry in entries] == [CallEntry, CallEntry, CallResultEntry, CallResultEntry]
@@ -71,7 +71,7 @@ def test_any_prefix_of_the_entries_is_a_ledger_to_go_on_from():
         assert (again, called, more) == (ledger, calls, entries[length:])
 
 
-def test_entries_and_steps_are_two_forms_of_the_same():
+def test_entries_and_steps_convert_into_each_other():
     entries = []
     ledger = performed(
         "agent", {"text": "hi"}, registry, seed=[text_step("user", "x")], config={"end": "!", "key": "secret"},
@@ -86,13 +86,13 @@ def test_entries_and_steps_are_two_forms_of_the_same():
     ("payload", "options"),
     [({"text": "ho"}, {}), ({"text": "hi"}, {"actions": ["upper"]}), ({"text": "hi"}, {"seed": [text_step("u", "x")]})],
 )
-def test_a_ledger_of_another_request_is_refused(payload, options):
+def test_ledger_of_another_request_is_refused(payload, options):
     ledger = performed("agent", {"text": "hi"}, registry)
     with pytest.raises(ReplayMismatchError, match=r"call 1\.1: the ledger has agent with {'text': 'hi'}"):
         performed("agent", payload, registry, ledger, **options)
 
 
-def test_a_ledger_that_does_not_begin_with_its_policy_is_refused():
+def test_ledger_that_does_not_begin_with_its_policy_is_refused():
     ledger = performed("agent", {"text": "hi"}, registry)
     with pytest.raises(ReplayMismatchError):
         performed("agent", {"text": "hi"}, registry, ledger[1:])
@@ -107,21 +107,21 @@ def test_steps_that_record_no_call_are_refused(index, changed):
         entries_of([type(text_step("", ""))(**step) for step in steps])
 
 
-def test_a_root_payload_that_breaks_the_schema_is_an_error_step_too():
+def test_root_payload_that_breaks_the_schema_is_an_error_step_too():
     ledger = performed("agent", {"txt": "hi"}, registry)
     (step,) = answer_of(ledger)
     assert (step.id, step.payload["code"]) == ("1.1/1", "INVALID_PAYLOAD")
     assert called == []
 
 
-def test_what_may_be_called_can_be_narrowed():
+def test_allowed_calls_can_be_narrowed():
     narrow = Registry({"agent": agent, "upper": upper})
     with pytest.raises(KeyError):  # the agent reads a text that an error step does not have
         performed("agent", {"text": "hi"}, narrow, actions=[])
     assert called == ["agent"]
 
 
-def test_a_policy_that_is_not_registered_and_a_payload_that_is_not_json_are_refused():
+def test_unregistered_policy_and_non_json_payload_are_refused():
     entries = []
     with pytest.raises(BindingError, match="did you mean 'agent'"):
         performed("agnt", {}, registry, append=entries.append)
@@ -133,14 +133,14 @@ def test_a_policy_that_is_not_registered_and_a_payload_that_is_not_json_are_refu
     assert entries == []
 
 
-def test_what_has_no_answer_yet_is_told():
+def test_missing_answer_is_reported():
     entries = []
     performed("agent", {"text": "hi"}, registry, append=entries.append)
     with pytest.raises(LookupError, match="has not given its steps yet"):
         answer_of(ledger_of(entries[:3]))
 
 
-def test_calls_in_doubt_are_those_under_way_innermost():
+def test_calls_in_doubt_are_the_innermost_in_progress():
     def begun(path, key="r"):
         return CallEntry(key, path, "p", "d")
 
@@ -156,7 +156,7 @@ def test_calls_in_doubt_are_those_under_way_innermost():
     assert in_doubt([begun("1.1"), begun("1.10"), ended("1.1")]) == (begun("1.10"),)
 
 
-def test_what_a_policy_raises_is_the_last_entry_with_the_call_in_which_it_began():
+def test_exception_of_a_policy_is_the_last_entry_with_its_call():
     broken, entries = Registry({"agent": agent}), []
 
     @broken.register("upper")
@@ -175,7 +175,7 @@ def test_what_a_policy_raises_is_the_last_entry_with_the_call_in_which_it_began(
     }
 
 
-def test_what_cannot_be_appended_is_no_failure_of_a_policy():
+def test_failure_to_append_is_not_recorded_as_a_failure_of_the_policy():
     entries = []
 
     def append(entry):
@@ -188,7 +188,7 @@ def test_what_cannot_be_appended_is_no_failure_of_a_policy():
     assert [type(entry) for entry in entries] == [CallEntry, CallEntry]
 
 
-def test_what_is_declared_about_doubt_is_kept_with_each_call():
+def test_in_doubt_setting_is_stored_with_each_call():
     asking, entries = Registry(), []
     asking.register("agent", actions=["upper"], in_doubt="fail")(agent)
     asking.register("upper", in_doubt="ask")(upper)
@@ -197,8 +197,8 @@ def test_what_is_declared_about_doubt_is_kept_with_each_call():
     assert entries_of(ledger, "r") == entries
 
 
-def test_secrets_are_in_no_entry_and_a_replay_asks_for_the_same():
-    """A policy may call another one with a secret, and is never told it by one."""
+def test_secrets_are_in_no_entry_and_a_replay_still_matches():
+    """A policy may pass a secret to another one, but no result contains a secret."""
     secret, entries, heard = "s3cr3t-t0ken", [], []
     telling = Registry()
 
@@ -222,7 +222,7 @@ def test_secrets_are_in_no_entry_and_a_replay_asks_for_the_same():
         assert performed("fetcher", {"text": secret}, telling, ledger_of(entries[:length]), **about) == ledger
 
 
-def test_a_dictionary_of_policies_and_a_set_of_actions_are_taken_as_they_are_and_copied():
+def test_dictionary_of_policies_and_set_of_actions_are_accepted_and_copied():
     policies, actions = {"agent": agent, "upper": upper}, {"upper"}
     entries = []
 

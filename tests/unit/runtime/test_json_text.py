@@ -29,7 +29,7 @@ VALUES = [
 
 
 @each_row("value", VALUES, ids=repr)
-def test_the_text_is_that_of_json_without_spaces(value):
+def test_text_is_json_without_spaces(value):
     assert text_of(value) == json.dumps(value, separators=(",", ":"))
     assert sorted_text_of(value) == json.dumps(value, separators=(",", ":"), sort_keys=True)
     assert json.dumps(value_of(text_of(value))) == json.dumps(value)
@@ -38,14 +38,14 @@ def test_the_text_is_that_of_json_without_spaces(value):
 @pytest.mark.parametrize(
     "value",
     [float("nan"), float("-inf"), object(), {(1, 2): 3}, [{"deep": {1, 2}}]],
-    ids=["nan", "infinity", "an object", "a key", "a set"],
+    ids=["nan", "infinity", "object", "tuple as a key", "set"],
 )
-def test_what_is_no_json_is_refused(value):
+def test_value_outside_json_is_refused(value):
     with pytest.raises((TypeError, ValueError)):
         text_of(value)
 
 
-def test_an_encoder_that_is_not_written_in_c_gives_the_same(monkeypatch):
+def test_python_encoder_gives_the_same_text(monkeypatch):
     monkeypatch.setattr(json_text, "_make_encoder", None)
     for sort_keys, made in ((False, text_of), (True, sorted_text_of)):
         plain = _encoder(sort_keys=sort_keys)
@@ -53,7 +53,7 @@ def test_an_encoder_that_is_not_written_in_c_gives_the_same(monkeypatch):
 
 
 @given(st.dictionaries(st.text(), json_values | st.lists(json_values)))
-def test_the_body_of_a_request_is_what_was_given(body):
+def test_request_body_decodes_to_its_input(body):
     assert json.loads(request_text(body)) == body
     written = {
         name: [WrittenJson({"of": each}) for each in value] for name, value in body.items() if isinstance(value, list)
@@ -63,7 +63,7 @@ def test_the_body_of_a_request_is_what_was_given(body):
     }
 
 
-def test_a_body_that_is_no_json_is_refused():
+def test_body_with_nan_or_infinity_is_refused():
     for value in (float("nan"), [float("inf")], [{"deep": float("nan")}]):
         with pytest.raises(ValueError, match="not JSON compliant"):
             request_text({"value": value})

@@ -56,7 +56,7 @@ def test_every_kind_of_entry_survives_json(entry):
     )
 
 
-def test_what_an_answer_brings_is_written_once_with_its_result():
+def test_data_of_an_answer_is_written_once_with_its_result():
     data = {"rows": [1, True, None]}
     result = ResultEntry("3/1", [{"actor": "a", "type": "event", "payload": {"event": "found", "data": data}}])
     event = EventEntry(4, "found", data=data, key="3/1")
@@ -69,7 +69,7 @@ def test_what_an_answer_brings_is_written_once_with_its_result():
 
 
 @pytest.mark.parametrize("data", [{"rows": [1, 1, None]}, None, 0, "found"])
-def test_data_that_is_not_the_results_own_is_written_as_it_is(data):
+def test_data_that_differs_from_the_result_is_written_in_full(data):
     result = ResultEntry(
         "3/1", [{"actor": "a", "type": "event", "payload": {"event": "found", "data": {"rows": [1, True, None]}}}]
     )
@@ -87,12 +87,12 @@ def test_failure_is_written_once_with_its_result():
     assert commit_entries(json.loads(line) for line in commit_lines([result, event])) == [result, event]
 
 
-def test_event_that_refers_to_no_result_is_refused():
+def test_event_that_refers_to_a_missing_result_is_refused():
     with pytest.raises(TypeError, match="no result"):
         commit_entries([{"kind": "event", "seq": 1, "event": "found", "key": "1/1", "same_as": "steps.0.payload"}])
 
 
-def test_fields_that_have_a_default_may_be_missing_and_strangers_may_not_be_there():
+def test_fields_with_defaults_may_be_missing_and_unknown_fields_are_refused():
     written = to_json(ENTRIES[2])
     del written["at_ms"]
     assert from_json(written) == ENTRIES[2]
@@ -102,12 +102,12 @@ def test_fields_that_have_a_default_may_be_missing_and_strangers_may_not_be_ther
         from_json({"kind": "event", "seq": 1})
 
 
-def test_a_long_ledger_shows_its_ends_alone():
+def test_repr_of_a_long_ledger_shows_only_its_ends():
     assert repr(Ledger(range(20))) == f"Ledger({[*range(20)]})"
     assert repr(Ledger(range(30))) == "Ledger([0, .. 28 more .., 29])"
 
 
-def test_parts_of_a_ledger_are_tuples():
+def test_slices_of_a_ledger_are_tuples():
     ledger = Ledger(range(5))
     ledger.append(5)
     assert (ledger[1:3], ledger[::2], ledger[::-1], ledger[4:1:-2]) == ((1, 2), (0, 2, 4), (4, 3, 2, 1, 0), (4, 2))
@@ -118,24 +118,24 @@ def test_pairs_are_written_as_objects():
     assert to_json(ENTRIES[0])["parameters"] == {"rmax": 3, "deep": True}
 
 
-def test_an_entry_of_no_known_kind_is_refused():
+def test_entry_of_an_unknown_kind_is_refused():
     with pytest.raises(KeyError):
         from_json({"kind": "rumour"})
 
 
-def test_appending_gives_a_new_value_and_leaves_the_old_one_alone():
+def test_appending_returns_a_new_ledger_and_leaves_the_old_one_unchanged():
     one = Ledger([1])
     two = one.append(2)
     assert (list(one), list(two), len(one), two[-1], two[0:2]) == ([1], [1, 2], 1, 2, (1, 2))
 
 
-def test_two_continuations_of_one_ledger_do_not_see_each_other():
+def test_two_continuations_of_one_ledger_are_independent():
     one = Ledger([1])
     left, right = one.append(2), one.append(3)
     assert (list(one), list(left), list(right.append(4)), list(left.append(5))) == ([1], [1, 2], [1, 3, 4], [1, 2, 5])
 
 
-def test_indices_end_where_the_value_ends_though_the_storage_goes_on():
+def test_indices_end_with_the_ledger_even_if_its_storage_is_longer():
     one = Ledger([1])
     one.append(2)
     with pytest.raises(IndexError):
@@ -146,7 +146,7 @@ def test_indices_end_where_the_value_ends_though_the_storage_goes_on():
 
 
 def test_appending_shares_storage():
-    """O(1) amortised: a thousand values of growing length hold one list, not half a million entries."""
+    """Amortised O(1): a thousand ledgers of growing length share one list and do not hold half a million entries."""
     ledgers = [Ledger([0])]
     for number in range(1_000):
         ledgers.append(ledgers[-1].append(number))
@@ -160,7 +160,7 @@ def test_appending_shares_storage():
     assert size_bytes < 500_000
 
 
-def test_the_worst_judgement_is_the_outcome_and_only_rejections_speak():
+def test_worst_judgement_is_the_outcome_and_feedback_comes_from_rejections():
     said = [
         GuardVerdict("a", "passed", "good"),
         GuardVerdict("b", "failed", "bad"),

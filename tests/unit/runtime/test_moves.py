@@ -1,4 +1,4 @@
-"""What follows from rows, apart from what `property/test_agreement.py` compares with `step`, and `property/test_replay.py` with the plain fold."""
+"""Moves: facts that neither `property/test_agreement.py` compares with `step` nor `property/test_replay.py` with the plain fold."""
 
 from unit.runtime.test_run import MACHINE
 
@@ -11,20 +11,20 @@ def moved(configuration, event):
     return compiled_step(MACHINE).move(configuration, Occurrence(event))
 
 
-def test_what_follows_from_a_row_is_worked_out_once_for_all_runs_of_a_machine():
+def test_move_of_a_row_is_computed_once_for_all_runs_of_a_machine():
     move, _ = moved(start(MACHINE), "specification")
     assert move is moved(start(MACHINE), "specification")[0]
     assert (move.source, move.target, move.starts) == ("idle", "generating", (("1", "query_llm", True),))
     assert (move.origin, move.stops, move.outstanding) == (None, (), ("query_llm",))
 
 
-def test_it_depends_on_what_is_outstanding():
+def test_move_depends_on_outstanding_effects():
     busy = Configuration("generating", (False, 0), frozenset({"query_llm"}))
     assert moved(busy, "again")[0].stops == ("query_llm",)
     assert moved(Configuration("generating", (False, 0), frozenset()), "again")[0].stops == ()
 
 
-def test_keys_begin_with_the_place_of_the_row_that_starts_their_effects():
+def test_keys_start_with_the_place_of_the_row_that_starts_their_effects():
     move, values = moved(start(MACHINE), "specification")
     keys = {"0/1": "other"}
     assert change_keys(move, keys, "1/", None) == []

@@ -1,4 +1,4 @@
-"""Patterns that users give for secrets: what is found, what is refused, and what a text made for a pattern costs."""
+"""Patterns of users for secrets: their matches, refused patterns, and texts made to be slow."""
 
 import itertools
 import re
@@ -23,7 +23,7 @@ WRITTEN = st.recursive(
 
 
 @given(WRITTEN, st.text("aabbcAB1. é\n\ud800", max_size=12))
-def test_what_is_found_matches_and_what_re_finds_is_noticed(written, text):
+def test_spans_match_the_pattern_and_exist_whenever_re_finds_one(written, text):
     whole = re.compile(written, re.ASCII)
     assume(whole.search("") is None)
     spans = list(SecretPattern(written).spans(text))
@@ -33,11 +33,11 @@ def test_what_is_found_matches_and_what_re_finds_is_noticed(written, text):
 
 
 @pytest.mark.parametrize("written", ["(a+)+b", "(a|a)*b", "[a-z]+@", "a*a*a*a*a*a*b", "(?:a?){60}a{60}b", "^(?:a+)+$"])
-def test_a_text_that_re_searches_for_ever_is_searched(written):
+def test_text_that_re_would_search_for_ever_is_searched(written):
     assert list(SecretPattern(written).spans("a" * 200_000 + "!")) == []
 
 
-def test_behind_very_many_matches_all_of_a_text_is_a_secret():
+def test_rest_of_a_text_after_too_many_matches_is_a_secret():
     text = "a" * 200_000 + "!"
     spans = list(SecretPattern(".*b|a").spans(text))
     assert spans == [*((place, place + 1) for place in range(MOST_MATCHES)), (MOST_MATCHES, len(text))]
@@ -53,7 +53,7 @@ def test_behind_very_many_matches_all_of_a_text_is_a_secret():
         ("((a{1000}){1000}){1000}", "invalid repetition size"),
     ],
 )
-def test_what_is_no_pattern_is_refused(written, fault):
+def test_invalid_pattern_is_refused(written, fault):
     with pytest.raises(ValueError, match=fault):
         list(SecretPattern(written).spans("ab"))
 
@@ -69,5 +69,5 @@ def test_what_is_no_pattern_is_refused(written, fault):
         (r"(?m)^end$", "end\nend\n", ["end", "end"]),
     ],
 )
-def test_what_is_found(written, text, found):
+def test_matches_are_found(written, text, found):
     assert [text[start:stop] for start, stop in SecretPattern(written).spans(text)] == found

@@ -1,4 +1,4 @@
-"""The place of an event says which question it answers: what does not ask anew moves no place."""
+"""Places: the place of an event says which question it answers, and moves only when the question is asked again."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def places(run):
     return place_of(run, "approved"), place_of(run, "noted")
 
 
-def test_an_approval_keeps_its_place_beside_a_reminder_and_an_effect():
+def test_approval_place_is_unchanged_by_a_reminder_an_effect_and_a_refusal():
     run = asked()
     assert places(run) == (1, 1)
     reminded, _ = run.feed(REMINDER, at_ms=3_600_005)
@@ -52,7 +52,7 @@ def test_an_approval_keeps_its_place_beside_a_reminder_and_an_effect():
     assert fed(refused, "approved", at="1").configuration.state == "idle"
 
 
-def test_two_questions_of_one_leaf_have_places_of_their_own():
+def test_two_questions_of_one_leaf_have_separate_places():
     run = fed(asked(), "noted", at="1")
     assert places(run) == (1, 2)
     again = fed(run, "noted", at="1")
@@ -62,7 +62,7 @@ def test_two_questions_of_one_leaf_have_places_of_their_own():
     assert places(fed(again, "noted", at="2")) == (1, 4)
 
 
-def test_who_enters_the_leaf_again_asks_anew():
+def test_reentering_the_leaf_moves_the_places():
     run = fed(fed(asked(), "noted"), "amended")
     assert places(run) == (3, 3)
     late = fed(run, "approved", at="1")
@@ -75,7 +75,7 @@ def test_who_enters_the_leaf_again_asks_anew():
 
 
 @pytest.mark.parametrize("at", ["1", "one", ""])
-def test_an_event_that_names_its_place_is_replayed(at):
+def test_event_that_names_its_place_is_replayed(at):
     run = fed(fed(asked(), "noted"), "noted", at=at)
     again = replay(MACHINE, load_lines("\n".join(map(dump_line, run.ledger))))
     assert (again, places(again)) == (run, places(run))

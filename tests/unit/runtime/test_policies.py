@@ -19,14 +19,14 @@ from dsa.runtime.policy.policies import (
 )
 
 
-def test_actions_are_values_and_keys():
+def test_actions_compare_by_value_and_can_be_keys():
     one, same = Action("p", {"a": 1, "b": [2]}, frozenset({"x"})), Action("p", {"b": [2], "a": 1}, frozenset({"x"}))
     assert one == same
     assert {one: "found"}[same] == "found"
     assert one != Action("p", {"a": 1}, frozenset({"x"}))
 
 
-def test_nothing_changes_a_payload():
+def test_payload_cannot_be_changed():
     given = {"list": [1]}
     action = Action("p", given)
     given["list"].append(2)
@@ -39,7 +39,7 @@ def test_nothing_changes_a_payload():
 @pytest.mark.parametrize(
     "payload", [{"a": object()}, {"a": {1, 2}}, {"a": float("nan")}, {1: "a"}, {"a": [{"b": ({None: 1},)}]}]
 )
-def test_a_payload_that_is_not_json_is_refused(payload):
+def test_non_json_payload_is_refused(payload):
     with pytest.raises((TypeError, ValueError)):
         Action("p", payload)
     with pytest.raises((TypeError, ValueError)):
@@ -49,11 +49,11 @@ def test_a_payload_that_is_not_json_is_refused(payload):
 @pytest.mark.parametrize(
     ("policy", "index"), [("look[3]", 3), ("look[north]", "north"), ("look", None), ("look[a.b]", "a.b")]
 )
-def test_an_action_of_a_family_has_its_index(policy, index):
+def test_action_of_a_family_has_its_index(policy, index):
     assert Action(policy).index == index
 
 
-def test_canonical_shapes():
+def test_canonical_shapes_of_events_errors_and_texts():
     assert event_step("execute_guard", "verdict", verdicts={"g": "failed"}, data={"artifact_id": "1"}).to_json() == {
         "id": "",
         "actor": "execute_guard",
@@ -87,15 +87,15 @@ def test_steps_survive_json_and_equal_steps_have_equal_lines():
     assert step.canonical() != Step("", "a", "text", {"text": "x"}).canonical()
 
 
-def test_the_digest_of_an_action_is_of_policy_payload_and_what_it_may_call():
+def test_digest_of_an_action_covers_policy_payload_and_allowed_actions():
     action = Action("p", {"a": 1}, frozenset({"x", "y"}))
     assert action.digest == Action("p", {"a": 1}, frozenset({"y", "x"})).digest
     others = [Action("q", {"a": 1}, action.actions), Action("p", {"a": 2}, action.actions), Action("p", {"a": 1})]
     assert action.digest not in {other.digest for other in others}
 
 
-def test_an_approval_releases_only_the_call_it_names_langgraph_8026():
-    """There an approval is bound to the place alone: that of 1 releases 82000 (langgraph#8026)."""
+def test_approval_releases_only_the_call_it_names_langgraph_8026():
+    """In LangGraph an approval is bound only to its place, so that the approval of 1 releases 82000 (langgraph#8026)."""
     small, large = Action("pay", {"amount": 1}), Action("pay", {"amount": 82_000})
     said = [approval_step("person", small.digest)]
     assert is_approved(small, said)
@@ -104,7 +104,7 @@ def test_an_approval_releases_only_the_call_it_names_langgraph_8026():
     assert not is_approved(Action("pay", {"amount": 1}, frozenset({"shell"})), said)
 
 
-def test_the_last_word_on_a_call_counts_and_nothing_else_is_an_approval():
+def test_last_decision_on_a_call_counts_and_other_steps_are_not_approvals():
     pay = Action("pay", {"amount": 1})
     yes, no = approval_step("person", pay.digest), approval_step("person", pay.digest, approve=False, text="why?")
     assert not is_approved(pay, [])
@@ -114,7 +114,7 @@ def test_the_last_word_on_a_call_counts_and_nothing_else_is_an_approval():
     assert not is_approved(pay, [Step("", "person", "approval", {"digest": pay.digest, "approved": "no"})])
 
 
-def test_a_policy_can_say_what_it_answers():
+def test_policy_can_declare_its_answers():
     @answering("done", "not_done")
     async def policy(_action, _context):
         return []
@@ -122,7 +122,7 @@ def test_a_policy_can_say_what_it_answers():
     assert policy.answers == {"done", "not_done"}
 
 
-def test_the_names_are_where_the_page_says():
+def test_public_names_are_where_the_page_says():
     page = (Path(__file__).parents[3] / "docs" / "how-to" / "policies.md").read_text("utf-8")
     rows = re.findall(r"^\| `(dsa\.[a-z_.]+)` +\| (.*) +\|$", page, re.MULTILINE)
     named = {name: module for module, names in rows for name in re.findall(r"`(\w+)`", names)}

@@ -18,11 +18,11 @@ def context(*history, specification="Psi"):
     return Context(AmbientEnvironment(), specification, history[-1][0] if history else None, history)
 
 
-def test_a_byte_counts_as_a_token():
+def test_byte_counts_as_a_token():
     assert (bytes_of("abc"), bytes_of("é☃"), bytes_of("\udc80"), bytes_of("")) == (3, 5, 3, 0)
 
 
-def test_the_history_gives_way_from_its_oldest_end():
+def test_oldest_history_is_left_out_first():
     history = [(f"class A{number}", f"no method {number}") for number in range(1, 6)]
     assert render(TEMPLATE, context(*history), words(44)) == (
         "# ROLE\nYou write Python.\n\n# CONTEXT\nSpecification:\nPsi\n\n"
@@ -32,16 +32,16 @@ def test_the_history_gives_way_from_its_oldest_end():
     )
 
 
-def test_feedback_that_comes_again_is_pointed_at():
+def test_repeated_feedback_is_replaced_by_a_reference():
     history = [("class A", "no get"), ("class B", "no put"), ("class C", "no get"), ("class D", "")]
     prompt = render(TEMPLATE, context(*history, ("class E", "")), words(1000))
     assert "class A\nRejected: (The same as for attempt 3.)" in prompt
     assert "class C\nRejected: no get" in prompt
     assert prompt.count("no get") == 1
-    assert "class D\nRejected: \n" in prompt, "nothing is not pointed at"
+    assert "class D\nRejected: \n" in prompt, "empty feedback has no reference"
 
 
-def test_the_plain_prompt_gives_way_too():
+def test_history_of_a_plain_prompt_is_left_out_too():
     prompt = render(None, context(("a1", "f1"), ("a2", "f2"), ("a3", "f1")), words(18))
     assert (
         prompt
@@ -53,7 +53,7 @@ def test_the_plain_prompt_gives_way_too():
 
 
 @pytest.mark.parametrize("template", [None, TEMPLATE])
-def test_the_text_that_was_rejected_last_gives_way_when_all_else_has(template):
+def test_last_rejected_text_is_left_out_after_everything_else(template):
     prompt = render(template, context(("old", "not so"), ("word " * 100, "too long")), words(45))
     assert "(Its text is left out: it is too long.)" in prompt
     assert "(1 earlier attempt is left out.)" in prompt
@@ -73,7 +73,7 @@ def tokens_in(error):
     ],
     ids=["specification", "feedback"],
 )  # fmt: skip
-def test_what_is_never_left_out_and_does_not_fit_is_an_error_with_the_sizes(given, told):
+def test_required_part_that_does_not_fit_is_an_error_with_sizes(given, told):
     with pytest.raises(GenerationError, match=f"{told}.*allows 30; shorten them, or raise max_prompt_tokens") as raised:
         render(TEMPLATE, given, words(30))
     assert raised.value.reason == "prompt_too_long"
@@ -81,19 +81,19 @@ def test_what_is_never_left_out_and_does_not_fit_is_an_error_with_the_sizes(give
 
 
 HISTORIES = {
-    "a short text": [("ab", "no")],
-    "a long text": [("ab " * 40, "no")],
-    "a short old attempt": [("a", "no"), ("b", "bad")],
-    "a few short ones": [("a", "no"), ("b", "no"), ("c", "no")],
-    "many": [(f"text {number}", f"reason {number}") for number in range(20)],
+    "short text": [("ab", "no")],
+    "long text": [("ab " * 40, "no")],
+    "short old attempt": [("a", "no"), ("b", "bad")],
+    "a few short attempts": [("a", "no"), ("b", "no"), ("c", "no")],
+    "many attempts": [(f"text {number}", f"reason {number}") for number in range(20)],
 }
 
 
 @each_row("history", HISTORIES.values(), ids=HISTORIES)
 @each_row("template", [None, TEMPLATE], ids=["plain", "template"])
 @each_row("specification", ["Psi", "Psi " * 90])
-def test_what_an_error_names_is_the_least_that_is_enough(template, history, specification):
-    """A line in the place of a text, or of attempts, may be longer than they are."""
+def test_error_names_the_smallest_sufficient_budget(template, history, specification):
+    """The line that replaces a text or some attempts may be longer than they are."""
     given = context(*history, specification=specification)
     with pytest.raises(GenerationError) as raised:
         render(template, given, TokenBudget(1))
@@ -105,19 +105,19 @@ def test_what_an_error_names_is_the_least_that_is_enough(template, history, spec
         assert tokens_in(raised.value) == least
 
 
-def test_the_step_is_named():
+def test_error_names_the_step():
     with pytest.raises(GenerationError, match="The prompt of step g_impl has"):
         render(TEMPLATE, Context(AmbientEnvironment(), "word " * 50, step="g_impl"), words(30))
 
 
-def test_what_a_step_uses_is_never_cut():
+def test_dependency_of_a_step_is_never_cut():
     given = Context(AmbientEnvironment(), "Psi", dependencies={"test": Artifact("word " * 50)})
     with pytest.raises(GenerationError, match="test 50"):
         render(TEMPLATE, given, words(40))
 
 
 class Counted(Sequence):
-    """A history that knows how far back it was read."""
+    """A history that records how far back it was read."""
 
     def __init__(self, length):
         self.length, self.oldest = length, length
@@ -133,7 +133,7 @@ class Counted(Sequence):
         return f"text {place}", f"feedback {place}"
 
 
-def test_a_long_history_is_not_read_further_back_than_twice_of_what_fits():
+def test_long_history_is_read_back_to_at_most_twice_what_fits():
     history, counted = Counted(10_000), []
     budget = TokenBudget(200, lambda text: counted.append(1) or len(text.split()))
     prompt = render(TEMPLATE, Context(AmbientEnvironment(), "Psi", "text", history), budget)

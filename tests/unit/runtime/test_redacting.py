@@ -29,14 +29,14 @@ SECRETS = Secrets({"WORD": 'open"sesame'}, ())
 WORD, MARK = 'open"sesame', "[secret WORD]"
 
 
-def test_a_step_is_cleaned_in_all_its_parts_and_else_given_back():
+def test_step_is_redacted_in_all_its_parts_or_returned_unchanged():
     clean = Step("1", "a", "text", {"text": "fine"})
     assert redact_step(SECRETS, clean) is clean
     step = Step(WORD, WORD, WORD, {WORD: [WORD, {"a": f"x{WORD}y"}]})
     assert redact_step(SECRETS, step) == Step(MARK, MARK, MARK, {MARK: [MARK, {"a": f"x{MARK}y"}]})
 
 
-def test_a_request_is_compared_without_secrets_so_that_another_key_replays_the_same():
+def test_redacted_request_has_the_same_digest_after_a_key_change():
     action = Action("get", {"key": WORD}, frozenset({"x"}))
     other = Secrets({"WORD": "changed!"}, ())
     assert redact_action(SECRETS, action) == Action("get", {"key": MARK}, frozenset({"x"}))
@@ -52,7 +52,7 @@ def test_a_request_is_compared_without_secrets_so_that_another_key_replays_the_s
     ArtifactEntry("1/1", "g", 1, "id", "digest", ("p",), f"by {WORD}", WORD, 0.5, 3, None, 0.1, WORD),
     VerdictEntry("1/1", "g", 1, "id", [GuardVerdict("g", "failed", f"not {WORD}"), GuardVerdict("h", "passed")], 0.5),
 ])  # fmt: skip
-def test_an_entry_is_cleaned_wherever_it_has_texts(entry):
+def test_entry_is_redacted_wherever_it_has_texts(entry):
     clean = redact_entry(SECRETS, entry)
     assert type(clean) is type(entry)
     assert "sesame" not in dump_line(clean)
@@ -60,12 +60,12 @@ def test_an_entry_is_cleaned_wherever_it_has_texts(entry):
     assert redact_entry(SECRETS, clean) is clean
 
 
-def test_an_entry_that_is_no_json_is_refused():
+def test_entry_with_nan_is_refused():
     with pytest.raises(ValueError, match="JSON"):
         redact_entry(SECRETS, ArtifactEntry("k", "s", 1, "a", "d", seconds=float("nan")))
 
 
-def test_a_text_is_stored_without_secrets_and_says_so_for_ever():
+def test_text_is_stored_without_secrets_and_marked_as_redacted():
     inner = MemoryArtifacts()
     store = RedactingArtifacts(inner, SECRETS)
     given = Artifact(f"key = {WORD}", step="g", usage=Usage(f"m-{WORD}", 1.0, response_model=WORD))
@@ -86,13 +86,13 @@ def test_a_text_is_stored_without_secrets_and_says_so_for_ever():
     assert [each.artifact_id for each in store.lineage(stored.artifact_id)] == [stored.artifact_id]
 
 
-def test_the_record_of_an_artifact_names_the_secrets_that_its_text_had():
+def test_artifact_entry_names_the_secrets_that_its_text_had():
     entry = ArtifactEntry("k", "g", 1, "id", "d")
     assert flag_redacted(entry, Artifact("fine")) is entry
     assert flag_redacted(entry, Artifact(f"a {MARK}")) == attrs.evolve(entry, redacted=("WORD",))
 
 
-def test_no_guard_passes_a_text_that_had_secrets():
+def test_text_that_had_secrets_passes_no_guard():
     text, clean = Artifact(f"a {MARK}"), Artifact("a")
     passed = GuardResult(passed=True)
     assert reject_redacted(passed, clean) is passed
@@ -104,7 +104,7 @@ def test_no_guard_passes_a_text_that_had_secrets():
     assert reject_redacted(GuardResult(passed=False, fatal=True), text).fatal
 
 
-def test_what_a_person_says_of_it_stands():
+def test_verdict_of_a_person_on_redacted_text_is_unchanged():
     said = [GuardVerdict("g", "passed"), GuardVerdict("person", "passed"), GuardVerdict("h", "fatal", "no")]
     entry = fail_redacted(VerdictEntry("k", "g", 1, "id", said), ("WORD",))
     assert [(each.guard, each.outcome) for each in entry.judgements] == [

@@ -29,14 +29,14 @@ def registry():
     return found
 
 
-def test_a_policy_is_found_under_its_name_with_all_that_was_said_of_it(registry):
+def test_policy_is_found_by_name_with_its_description_and_actions(registry):
     assert (registry["search"].policy, registry["search"].description) == (search, "Search the files.")
     assert (registry["say"].description, registry["say"].actions) == ("Say it.", {"search"})
     assert (list(registry), len(registry), "say" in registry, "sing" in registry) == (["search", "say"], 2, True, False)
     assert list(Registry({"a": search, "b": search})) == ["a", "b"]
 
 
-def test_a_name_that_is_not_registered_is_told_with_the_one_that_was_meant(registry):
+def test_unregistered_name_gets_a_suggestion(registry):
     with pytest.raises(BindingError, match=r"no policy 'serach' is registered\n.*did you mean 'search'"):
         registry["serach"]
 
@@ -50,7 +50,7 @@ def test_a_name_that_is_not_registered_is_told_with_the_one_that_was_meant(regis
         ({"query": "x", "colour": 1}, "$", "'colour' was unexpected"),
     ],
 )
-def test_a_payload_that_breaks_the_schema_is_an_error_step_that_says_where_and_why(registry, payload, where, why):
+def test_invalid_payload_is_an_error_step_with_place_and_reason(registry, payload, where, why):
     step = registry.fault(Action("search", payload))
     assert (step.actor, step.type) == ("search", "action_result")
     assert step.payload["error"] is True
@@ -59,17 +59,17 @@ def test_a_payload_that_breaks_the_schema_is_an_error_step_that_says_where_and_w
     assert why in step.payload["message"]
 
 
-def test_a_payload_that_keeps_to_the_schema_has_no_fault(registry):
+def test_valid_payload_has_no_fault(registry):
     assert registry.fault(Action("search", {"query": "x", "limit": 3})) is None
     assert registry.fault(Action("say", {"anything": [1]})) is None
 
 
-def test_what_a_model_wrote_is_not_repeated_at_length(registry):
+def test_long_payload_is_not_repeated_in_the_message(registry):
     step = registry.fault(Action("search", {"query": ["x" * 5000]}))
     assert len(step.payload["message"]) < 400
 
 
-def test_tools_are_in_openais_format_and_sorted(registry):
+def test_tools_are_sorted_and_in_the_openai_format(registry):
     assert registry.tools({"search", "say"}) == [
         {"type": "function", "function": {"name": "say", "description": "Say it.", "parameters": {"type": "object"}}},
         {
@@ -85,12 +85,12 @@ def test_tools_are_in_openais_format_and_sorted(registry):
 
 
 @pytest.mark.parametrize("policy", [None, "search", dict])
-def test_what_is_no_policy_is_not_registered(registry, policy):
+def test_invalid_policy_is_not_registered(registry, policy):
     with pytest.raises(BindingError, match="not an async function"):
         registry.register("new")(policy)
 
 
-def test_a_name_is_registered_once(registry):
+def test_name_can_be_registered_only_once(registry):
     with pytest.raises(BindingError, match="there is a policy 'say' already"):
         registry.register("say")(search)
 
@@ -104,12 +104,12 @@ def test_a_name_is_registered_once(registry):
         ({"allOf": [{"$ref": "https://example.org/schema"}]}, "refers to 'https://example.org/schema'"),
     ],
 )
-def test_a_schema_that_is_none_or_needs_another_is_refused(registry, schema, why):
+def test_invalid_schema_and_external_reference_are_refused(registry, schema, why):
     with pytest.raises(BindingError, match=why):
         registry.register("new", schema=schema)
 
 
-def test_what_there_is_is_told_with_a_name_that_is_not_registered(registry):
+def test_unregistered_name_is_reported_with_known_names(registry):
     with pytest.raises(BindingError, match=r"hint: did you mean 'search'\?$"):
         registry["serach"]
     with pytest.raises(BindingError, match=r"hint: known here: 'say', 'search'$"):
@@ -118,14 +118,14 @@ def test_what_there_is_is_told_with_a_name_that_is_not_registered(registry):
         Registry()["xyz"]
 
 
-def test_what_is_done_about_a_call_in_doubt_is_declared(registry):
+def test_in_doubt_setting_is_declared_at_registration(registry):
     registry.register("pay", in_doubt="ask")(search)
     assert [registry[name].in_doubt for name in ("search", "pay")] == ["retry", "ask"]
     with pytest.raises(BindingError, match="in_doubt of 'mail' is 'done'; it must be one of retry, ask, fail"):
         registry.register("mail", in_doubt="done")
 
 
-def test_of_a_name_that_two_registries_have_the_first_one_counts(registry):
+def test_union_prefers_the_first_registry(registry):
     async def other(action, context):
         return []
 

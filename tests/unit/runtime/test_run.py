@@ -79,7 +79,7 @@ def started(data="Psi"):
     return run.feed(Occurrence("specification", data=data))
 
 
-def test_effects_come_back_under_stable_keys_with_the_line_of_their_row():
+def test_effects_have_stable_keys_and_the_line_of_their_row():
     run, commands = started()
     line = next(row.span.line for row in MACHINE.transitions if row.source == "idle")
     assert commands == (Intent("1/1", "query_llm", "specification", line, "idle", "generating"),)
@@ -91,7 +91,7 @@ def test_effects_come_back_under_stable_keys_with_the_line_of_their_row():
     ]
 
 
-def test_effects_without_answers_have_keys_and_are_not_outstanding():
+def test_effects_without_answers_have_keys_but_are_not_outstanding():
     run, _ = started()
     run, _ = run.feed(Occurrence("artifact"))
     run, commands = run.feed(Occurrence("verdict", {"g": "passed"}))
@@ -99,7 +99,7 @@ def test_effects_without_answers_have_keys_and_are_not_outstanding():
     assert run.keys == {}
 
 
-def test_an_answer_under_another_key_is_late_and_changes_nothing():
+def test_answer_under_another_key_is_late_and_changes_nothing():
     first, _ = started()
     second, commands = first.feed(Occurrence("again"))
     assert commands[0] == StopEffect("1/1", "query_llm")
@@ -129,7 +129,7 @@ PAIR = loads("""# pair
 """)
 
 
-def test_the_key_of_another_effect_is_no_excuse():
+def test_answer_with_the_key_of_another_effect_is_late():
     run, _ = begin(PAIR, "r")
     run, _ = run.feed(Occurrence("go"))
     run, _ = run.feed(Occurrence("left_done"), oldest_key(run.keys, "right"))
@@ -138,14 +138,14 @@ def test_the_key_of_another_effect_is_no_excuse():
     assert not isinstance(run.ledger[-1], RefusalEntry)
 
 
-def test_an_effect_that_its_own_row_cancels_never_starts():
+def test_effect_cancelled_by_its_own_row_never_starts():
     run, _ = begin(PAIR, "r")
     run, commands = run.feed(Occurrence("go"))
     assert [command.key for command in commands] == ["1/2", "1/3"]
     assert run.keys == {"1/2": "right", "1/3": "left"}
 
 
-def test_a_refusal_is_recorded_and_changes_nothing_else():
+def test_refusal_is_recorded_and_changes_nothing_else():
     run, _ = begin(MACHINE, "r")
     refused, commands = run.feed(Occurrence("again"))
     assert commands == ()
@@ -154,14 +154,14 @@ def test_a_refusal_is_recorded_and_changes_nothing_else():
     assert refused.ledger[-1].accepted == ("specification",)
 
 
-def test_a_malformed_occurrence_raises_and_leaves_no_trace():
+def test_malformed_occurrence_raises_and_leaves_no_trace():
     run, _ = started()
     with pytest.raises(OccurrenceError):
         run.feed(Occurrence("gossip"))
     assert len(run.ledger) == 4
 
 
-def test_every_rejection_is_in_the_history_the_last_and_the_fatal_one_too():
+def test_history_has_every_rejection_even_the_last_and_fatal_one():
     run, _ = started()
     run = attempt(run, "a1", "failed", "no")
     assert run.configuration.state == "generating"
@@ -175,7 +175,7 @@ def test_every_rejection_is_in_the_history_the_last_and_the_fatal_one_too():
     assert run.step("g").accepted is None
 
 
-def test_a_new_execution_starts_with_an_empty_history():
+def test_new_execution_starts_with_an_empty_history():
     run, _ = started()
     run = attempt(attempt(run, "a1", "failed", "no"), "a2", "failed", "no")
     run, _ = run.feed(Occurrence("specification", data="other"))
@@ -184,7 +184,7 @@ def test_a_new_execution_starts_with_an_empty_history():
     assert run.step("g").attempts == 2
 
 
-def test_the_row_that_sets_workflow_state_finalises_the_newest_artifact():
+def test_row_that_sets_workflow_state_accepts_the_newest_artifact():
     run, _ = started()
     run = attempt(attempt(run, "a1", "failed", "no"), "a2", "passed")
     assert run.sigma == {"sigma": True}
@@ -194,7 +194,7 @@ def test_the_row_that_sets_workflow_state_finalises_the_newest_artifact():
     assert run.ledger[-3].changed == (("sigma", True), ("retries", 0))
 
 
-def test_what_is_revoked_is_not_accepted_any_more():
+def test_revoked_artifact_is_not_accepted_any_more():
     run, _ = started()
     run = attempt(run, "a1", "passed")
     run, _ = run.feed(Occurrence("specification", data="more"))
@@ -202,7 +202,7 @@ def test_what_is_revoked_is_not_accepted_any_more():
     assert run.step("g").accepted is None
 
 
-def test_a_run_is_the_fold_over_its_ledger():
+def test_run_is_rebuilt_by_folding_its_ledger():
     run, _ = started()
     run = attempt(run, "a1", "failed", "no")
     run, _ = run.feed(Occurrence("again"))
@@ -212,7 +212,7 @@ def test_a_run_is_the_fold_over_its_ledger():
     assert replay(MACHINE, load_lines(text)) == run
 
 
-def test_a_ledger_of_another_table_is_refused_at_the_entry_that_differs():
+def test_ledger_of_another_table_is_refused_at_the_entry_that_differs():
     run, _ = started()
     run = attempt(run, "a1", "failed", "no")
     rows = [attrs.evolve(r, target="stuck") if r.target == "passed" else r for r in MACHINE.transitions]
@@ -223,7 +223,7 @@ def test_a_ledger_of_another_table_is_refused_at_the_entry_that_differs():
     assert isinstance(run.ledger[caught.value.position], RowEntry)
 
 
-def test_a_ledger_with_an_entry_too_many_is_refused():
+def test_ledger_with_missing_or_extra_entries_is_refused():
     run, _ = started()
     for broken in ([], list(run.ledger)[1:], [*run.ledger, run.ledger[2]]):
         with pytest.raises(ReplayError):
@@ -279,7 +279,7 @@ def dropped(*timers):
 
 
 def timers_after(*events):
-    """Return what the last of these events does to timers."""
+    """Return the timer commands of the last of these events."""
     run, commands = begin(TIMED, "r")
     for event in events:
         timer = {"IDLE": IDLE, "A": A, "B": B, "WORK": WORK, "ANY": ANY}.get(event)
@@ -312,9 +312,9 @@ def test_timers_follow_the_states(events, expected):
     assert timers_after(*events) == expected
 
 
-def test_the_step_in_progress_is_the_last_part_of_a_workflows_state():
+def test_step_in_progress_is_named_by_the_last_part_of_the_state():
     assert step_of(MACHINE, "validating") == "g"
-    assert step_of(MACHINE, "work.drafting") == "g"  # states may be nested for reasons of their own
+    assert step_of(MACHINE, "work.drafting") == "g"  # states may be nested for other reasons
     two = attrs.evolve(MACHINE, guards=(*MACHINE.guards, attrs.evolve(MACHINE.guards[0], name="h")))
     assert step_of(two, "validating") == "loop"
     assert step_of(two, "generating.h") == "h"

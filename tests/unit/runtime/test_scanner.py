@@ -26,7 +26,7 @@ from dsa.runtime.speech import Scanner, end_of_value, values_in
         ("}", 1),
     ],
 )
-def test_a_value_ends_where_it_ends(text, end):
+def test_end_of_a_value_is_found(text, end):
     assert end_of_value(text) == end
     for cut in range(len(text)):
         scanner = Scanner()
@@ -35,7 +35,7 @@ def test_a_value_ends_where_it_ends(text, end):
         assert scanner.end == end
 
 
-def test_it_is_open_between_beginning_and_end():
+def test_scanner_is_open_between_start_and_end_of_a_value():
     scanner = Scanner()
     told = []
     for piece in (" ", "{", '"a', '": 1', "}", "{"):
@@ -46,13 +46,13 @@ def test_it_is_open_between_beginning_and_end():
 
 @settings(deadline=None, max_examples=50)
 @given(strategies.dictionaries(strategies.text(), strategies.text() | strategies.lists(strategies.integers())))
-def test_any_json_ends_with_its_last_character(value):
+def test_json_value_ends_with_its_last_character(value):
     text = json.dumps(value)
     assert end_of_value(text) == len(text)
     assert end_of_value("x" + text, 1) == len(text) + 1
     assert values_in(f"{text} {text}{text[:-1]}") == [text, f" {text}", text[:-1]]
 
 
-def test_values_that_stand_one_after_the_other_are_cut_apart():
+def test_consecutive_values_are_split():
     assert values_in('{"a": 1} [2]\n"x" {') == ['{"a": 1}', " [2]", '\n"x"', " {"]
     assert values_in("  ") == []

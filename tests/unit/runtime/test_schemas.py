@@ -1,4 +1,4 @@
-"""Schemas of payloads: what is found by them, and what a payload costs that was made to take for ever."""
+"""Schemas of payloads: the faults they find, and payloads made to be slow."""
 
 import pytest
 from each_row import each_row
@@ -32,7 +32,7 @@ SCHEMAS = [
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 @given(payload=st.dictionaries(st.sampled_from(("a", "b", "ab", "1")), JSON, max_size=3))
-def test_a_payload_has_a_fault_where_jsonschema_finds_one(schema, payload):
+def test_payload_is_valid_exactly_when_jsonschema_accepts_it(schema, payload):
     assert (PayloadSchema(schema).fault(payload) is None) == Draft202012Validator(schema).is_valid(payload)
 
 
@@ -66,7 +66,7 @@ TRIED_TWICE = {"anyOf": [{"properties": {"a": {"$ref": "#"}}, "required": [name]
         ({"properties": {"a": {"multipleOf": 1.5}}}, {"a": 10**400}, "is not a multiple of"),
     ],
 )  # fmt: skip
-def test_a_payload_made_to_take_for_ever_is_judged_or_has_failed(schema, payload, why):
+def test_payload_made_to_be_slow_is_judged_or_refused(schema, payload, why):
     fault = PayloadSchema(schema).fault(payload)
     assert (fault is not None) == bool(why)
     if fault is not None:
@@ -74,7 +74,7 @@ def test_a_payload_made_to_take_for_ever_is_judged_or_has_failed(schema, payload
         assert len(fault.why) + len(fault.where) < 700
 
 
-def test_what_an_ordinary_payload_may_hold_is_judged():
+def test_large_ordinary_payload_is_judged():
     record = {
         "type": "object",
         "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
@@ -102,12 +102,12 @@ def test_what_an_ordinary_payload_may_hold_is_judged():
         ({"$ref": "other.json"}, "refers to 'other.json'"),
     ],
 )
-def test_a_schema_that_cannot_be_judged_by_is_refused(schema, why):
+def test_unsupported_schema_is_refused(schema, why):
     with pytest.raises(ValueError, match=why):
         PayloadSchema(schema)
 
 
-def test_what_stands_in_values_is_no_keyword():
+def test_schema_keyword_inside_a_value_is_plain_data():
     value = {"$schema": "x", "pattern": "(?=a)", "$ref": "y"}
     schema = PayloadSchema(
         {"properties": {"a": {"const": value}, "$schema": {"type": "string"}, "pattern": {"type": "integer"}}}

@@ -13,7 +13,7 @@ SHAPE_NAMES = {shape.name for shape in SHAPES}
 
 
 def named(environment, **chosen):
-    """The names of what is looked for, but the shapes."""
+    """Return the names of the secrets that are looked for, without the shapes."""
     return set(secrets_in(environment, SecretOptions(**chosen)).names) - SHAPE_NAMES
 
 
@@ -23,7 +23,7 @@ def named(environment, **chosen):
     "VERTEX_CREDENTIALS", "DATABASE_PASSWORD", "PGPASSWORD", "MYSQL_PWD_SECRET", "SNOWFLAKE_JWT", "SMTP_PASS", "GITHUB_PAT",
     "CIRCLE_OIDC_TOKEN_V2", "HCP_VAULT_APPROLE_SECRET_ID", "SLACK_WEBHOOK_URL", "api_key", "SIGNING_KEY_PEM", "NPM_AUTH",
 ])  # fmt: skip
-def test_names_of_keys_are_known(name):
+def test_names_of_keys_are_recognised(name):
     assert is_secret_name(name)
     assert named({name: "x1y2z3a4b5"}) == {name}
 
@@ -32,13 +32,13 @@ def test_names_of_keys_are_known(name):
     "PATH", "HOME", "PWD", "USER", "TOKENIZERS_PARALLELISM", "KEYBOARD_LAYOUT", "OPENAI_API_BASE", "SSH_AUTH_SOCK", "GITHUB_TOKEN_FILE",
     "AWS_ACCESS_KEY_ID", "PASSWORD_STORE_DIR", "COMPASS", "SECRETARY", "PATIENT", "DISABLE_KEY_NAME", "AUTHOR", "COMPAT",
 ])  # fmt: skip
-def test_other_names_are_not(name):
+def test_other_names_are_not_taken_for_keys(name):
     assert not is_secret_name(name)
     assert named({name: "x1y2z3a4b5"}) == set()
 
 
-def test_the_variables_that_litellm_takes_keys_from_are_known():
-    """All that its source reads and that ends like a key; what is none of a provider is listed."""
+def test_variables_that_litellm_reads_keys_from_are_recognised():
+    """Every variable that its source reads and that is named like a key, without those of files, folders and addresses."""
     found = importlib.util.find_spec("litellm")
     if found is None:
         pytest.skip("the extra `llm` is not installed")
@@ -51,7 +51,7 @@ def test_the_variables_that_litellm_takes_keys_from_are_known():
     assert [name for name in unknown if not name.endswith(("_FILE", "_DIR", "_URL", "_BASE"))] == []
 
 
-def test_short_values_are_left_alone_unless_somebody_names_them():
+def test_short_values_are_not_secrets_unless_chosen_by_name():
     environment = {"A_KEY": "1234567", "B_KEY": "12345678", "DEBUG_TOKEN": " true ", "PIN": "4711"}
     assert named(environment) == {"B_KEY"}
     assert named(environment, names=("PIN", "A_KEY", "GONE")) == {"A_KEY", "B_KEY", "PIN"}
@@ -75,7 +75,7 @@ def test_passwords_in_addresses_and_values_of_headers_are_secrets():
     assert secrets.text("http://db.example/x?a:b@c short") == "http://db.example/x?a:b@c short"
 
 
-def test_of_credentials_in_json_the_secret_parts_are_secrets_too():
+def test_secret_parts_of_json_credentials_are_secrets_too():
     account = {"type": "service_account", "project_id": "my-project", "private_key": "very private indeed", "n": 1}
     secrets = secrets_in({"VERTEX_CREDENTIALS": json.dumps(account)})
     assert secrets.text("very private indeed of my-project") == "[secret VERTEX_CREDENTIALS.private_key] of my-project"
@@ -83,7 +83,7 @@ def test_of_credentials_in_json_the_secret_parts_are_secrets_too():
     assert named({"VERTEX_CREDENTIALS": "{ no json"}) == {"VERTEX_CREDENTIALS"}
 
 
-def test_patterns_are_numbered_and_anything_can_be_spared():
+def test_patterns_are_numbered_and_any_secret_can_be_excluded():
     chosen = SecretOptions(patterns=("TICKET-[0-9]+", "cust_[a-z]+"), spared=("A_KEY", "openai-key", "pattern-2"))
     secrets = secrets_in({"A_KEY": "12345678"}, chosen)
     text = "TICKET-12 12345678 cust_abc sk-abcDEF0123456789abcdef"
@@ -93,7 +93,7 @@ def test_patterns_are_numbered_and_anything_can_be_spared():
             secrets_in({}, SecretOptions(patterns=(pattern,)))
 
 
-def test_what_is_chosen_twice_is_chosen_once():
+def test_options_chosen_twice_are_merged():
     assert SecretOptions(("A",), ("x",)) | SecretOptions(("B", "A"), (), ("C",)) == SecretOptions(
         ("A", "B"), ("x",), ("C",)
     )

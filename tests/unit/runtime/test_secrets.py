@@ -36,17 +36,17 @@ def in_base64(before, value, after, code=base64.b64encode):
 
 
 FORMS = {
-    "as it is": VALUE,
+    "plain": VALUE,
     "JSON": json.dumps(VALUE)[1:-1],
-    "JSON with other letters": json.dumps(VALUE, ensure_ascii=False)[1:-1],
+    "JSON with non-ASCII letters": json.dumps(VALUE, ensure_ascii=False)[1:-1],
     "JSON in JSON": json.dumps(json.dumps({"key": VALUE})),
     "JSON with slashes": json.dumps(VALUE)[1:-1].replace("/", "\\/"),
     "Python": repr([VALUE]),
-    "other ends of lines": VALUE.replace("\n", "\r\n"),
+    "other line ends": VALUE.replace("\n", "\r\n"),
     "URL": quote(VALUE, safe=""),
     "URL path": quote(VALUE),
     "URL form": quote_plus(VALUE),
-    "URL in small letters": re.sub("%..", lambda match: match[0].lower(), quote(VALUE, safe="")),
+    "URL in lower case": re.sub("%..", lambda match: match[0].lower(), quote(VALUE, safe="")),
     "base64": in_base64("", VALUE, ""),
     "base64 of user:password": in_base64("user:", VALUE, ""),
     "base64 one off": in_base64("a", VALUE, "b"),
@@ -56,13 +56,13 @@ FORMS = {
     "base64 in a URL": quote(in_base64("ab", VALUE, "cde"), safe=""),
     "base64 of base64": in_base64("x", in_base64("ab", VALUE, "cde"), ""),
     "base64 of UTF-16": base64.b64encode(f"a{VALUE}b".encode("utf-16-le")).decode(),
-    "base64 of UTF-16, big end first": base64.b64encode(f"ab{VALUE}".encode("utf-16-be")).decode(),
+    "base64 of UTF-16, big-endian": base64.b64encode(f"ab{VALUE}".encode("utf-16-be")).decode(),
     "HTML": html.escape(VALUE),
     "HTML text": html.escape(VALUE, quote=False),
     "HTML by decimal numbers": "".join(f"&#{ord(each)};" for each in VALUE),
     "HTML by hexadecimal numbers": "".join(f"&#x{ord(each):X};" for each in VALUE),
     "HTML, quotes by numbers": html.escape(VALUE, quote=False).replace('"', "&#34;").replace("'", "&#39;"),
-    "XML, what is not plain by hexadecimal numbers": re.sub("[&<>\"']", lambda found: f"&#x{ord(found[0]):x};", VALUE),
+    "XML, special characters by hexadecimal numbers": re.sub("[&<>\"']", lambda found: f"&#x{ord(found[0]):x};", VALUE),
 }  # fmt: skip
 
 
@@ -71,7 +71,7 @@ MARKUP = "s<e&c'r>e+t`"
 
 @pytest.mark.parametrize("known", ["<>&", "<>&'+`"])
 @pytest.mark.parametrize("written", ["\\u{:04x}", "\\u{:04X}"])
-def test_json_for_html_is_json(written, known):
+def test_secret_in_json_escaped_for_html_is_found(written, known):
     text = json.dumps({"key": MARKUP})
     for each in known:
         text = text.replace(each, written.format(ord(each)))
@@ -83,7 +83,7 @@ def test_json_for_html_is_json(written, known):
 
 
 @given(st.integers(0, 60), st.sampled_from((64, 76)), st.sampled_from(("\n", "\r\n", "\n    ")), st.booleans())
-def test_base64_in_lines_is_found_wherever_they_end(before, width, end, is_json):
+def test_base64_in_lines_is_found_wherever_the_lines_end(before, width, end, is_json):
     coded = in_base64("x" * before, "Tr0ub4dor&3 horse/battery", "y" * 9)
     text = end.join(coded[place : place + width] for place in range(0, len(coded), width))
     text = json.dumps(text) if is_json else text
@@ -91,7 +91,7 @@ def test_base64_in_lines_is_found_wherever_they_end(before, width, end, is_json)
     assert "[secret KEY]" in without
 
 
-def test_two_values_with_one_beginning_are_both_found_in_lines():
+def test_value_with_a_common_prefix_is_found_in_base64_lines():
     one, two = ("a common beginning of both, and then " + end * 12 for end in "12")
     secrets, coded = Secrets({"ONE": one, "TWO": two}, ()), in_base64("", two, "")
     for place in range(1, len(coded)):
@@ -108,7 +108,7 @@ Y29sdW1ucywgYW5kIG5vdGhpbmcgb2YgaXQgaXMgc2VjcmV0IGF0IGFsbA==
 @pytest.mark.parametrize(
     "value", ["correct horse", "Tr0ub4dor&3 horse/battery", "sk_live_4eC39HqLyjWDarjtT1zdp7dc", "p<w>&'q\"", "postgres"]
 )
-def test_ordinary_text_is_left_as_it_is(value):
+def test_ordinary_text_is_unchanged(value):
     secrets = Secrets({"KEY": value}, ())
     assert secrets.text(ORDINARY) is ORDINARY
     for page in sorted(Path(__file__).parents[3].glob("docs/how-to/*.md")):
@@ -117,7 +117,7 @@ def test_ordinary_text_is_left_as_it_is(value):
 
 
 @each_row("form", FORMS)
-def test_a_value_is_found_in_every_form_it_takes(form):
+def test_value_is_found_in_every_encoding(form):
     text = f"before {FORMS[form]} after"
     without = SECRETS.text(text)
     assert "[secret SHOP_KEY]" in without
@@ -129,7 +129,7 @@ def test_a_value_is_found_in_every_form_it_takes(form):
 
 
 @each_row("name", KEYS)
-def test_keys_are_known_by_their_shapes(name):
+def test_keys_are_recognised_by_their_shapes(name):
     secrets = Secrets()
     assert secrets.text(f"x = '{KEYS[name]}'\n") == f"x = '[secret {name}]'\n"
     assert secrets.text(f"key={KEYS[name]}") == f"key=[secret {name}]"
@@ -144,11 +144,11 @@ def test_keys_are_known_by_their_shapes(name):
     "github_pat_ is what they begin with", "ghp_", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
     "a PRIVATE KEY is private", "xoxb-", "AIza", "{'secret': 1}",
 ])  # fmt: skip
-def test_what_only_begins_like_a_key_stays(text):
+def test_text_that_only_resembles_a_key_is_unchanged(text):
     assert Secrets().text(text) == text
 
 
-def test_a_private_key_is_found_in_parts_too():
+def test_part_of_a_private_key_is_found_too():
     secrets = Secrets({"DEPLOY_KEY": PEM}, ())
     inside = PEM.splitlines()[2]
     assert secrets.text(f"    '{inside}'") == "    '[secret DEPLOY_KEY]'"
@@ -156,7 +156,7 @@ def test_a_private_key_is_found_in_parts_too():
     assert Secrets().text(PEM[:80] + "\nand no end") == "[secret private-key]"
 
 
-def test_values_in_json_are_taken_out_of_texts_keys_and_numbers():
+def test_values_are_redacted_in_json_texts_keys_and_numbers():
     secrets = Secrets({"PIN": "12345678", "WORD": "opensesame"}, ())
     given = {"opensesame": ["say opensesame", 12345678, 1234567, True, None, {"n": 12345678.5}]}
     assert secrets.value(given) == {
@@ -165,14 +165,14 @@ def test_values_in_json_are_taken_out_of_texts_keys_and_numbers():
     assert secrets.value(("a", 1)) == ["a", 1]
 
 
-def test_of_values_that_overlap_the_longest_names_the_place():
+def test_longest_of_overlapping_values_is_named():
     secrets = Secrets({"SHORT": "abcdefgh", "LONG": "abcdefgh12345678", "TAIL": "12345678zz"}, ())
     assert secrets.text("abcdefgh") == "[secret SHORT]"
     assert secrets.text("abcdefgh12345678") == "[secret LONG]"
     assert secrets.text("abcdefgh12345678zz!") == "[secret LONG]!"
 
 
-def test_markers_are_left_alone_whatever_a_pattern_says():
+def test_markers_are_unchanged_even_if_a_pattern_matches_them():
     from dsa.runtime.secrets import SecretOptions, secrets_in
 
     secrets = secrets_in({}, SecretOptions(patterns=(r"\w+",)))
@@ -182,14 +182,14 @@ def test_markers_are_left_alone_whatever_a_pattern_says():
     assert secrets.places(once) == ()
 
 
-def test_a_text_says_for_ever_which_secrets_it_has_had():
+def test_names_of_redacted_secrets_are_read_from_markers():
     assert marker_names("x [secret B] y [secret A] [secret B]") == ("A", "B")
     assert marker_names("[secret ] [secret a\nb] secret A [Secret A]") == ()
     assert marker("ODD NAME]\n") == "[secret ODD_NAME__]"
     assert marker_names(marker("ODD NAME]\n")) == ("ODD_NAME__",)
 
 
-def test_nothing_shows_a_value():
+def test_repr_shows_no_value():
     assert VALUE[:4] not in repr(SECRETS)
     assert repr(SECRETS) == "Secrets(SHOP_KEY)"
     assert Secrets({}, ()).text("anything") == "anything"
@@ -203,7 +203,7 @@ values = st.text(st.characters(codec="utf-8", exclude_categories=("Cc",)), min_s
 
 @given(values, texts, texts, st.sampled_from(["raw", "json", "repr", "url", "base64"]))
 @example("000000/0", "", "", "json")
-def test_no_form_of_any_value_survives_in_any_text(value, before, after, form):
+def test_encoded_value_is_removed_from_any_text(value, before, after, form):
     coded = {
         "raw": value,
         "json": json.dumps(value)[1:-1],
@@ -222,7 +222,7 @@ def test_no_form_of_any_value_survives_in_any_text(value, before, after, form):
 
 
 @given(values, texts)
-def test_a_text_without_the_value_is_given_back_as_it_is(value, text):
+def test_text_without_the_value_is_returned_unchanged(value, text):
     secrets = Secrets({"A_KEY": value})
     if not secrets.places(text):
         assert secrets.text(text) is text

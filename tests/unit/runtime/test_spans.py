@@ -25,8 +25,8 @@ MADE = ArtifactEntry(
 FAILED = error_step("query_llm", "rate_limit", "slow down").to_json()
 
 
-class Told:
-    """Spans of entries seen one second apart."""
+class SpanRecorder:
+    """Records the spans of entries seen one second apart."""
 
     def __init__(self, *recalled):
         self.spans, self.now_s, self.over = Spans("query_llm"), 0, []
@@ -45,8 +45,8 @@ class Told:
         return self.over
 
 
-def test_a_call_of_a_model_has_the_attributes_of_the_genai_conventions():
-    (span,) = Told()(FIRST, *WRITES, MADE, ResultEntry("1/1", (), 1.5))
+def test_model_call_has_the_attributes_of_the_genai_conventions():
+    (span,) = SpanRecorder()(FIRST, *WRITES, MADE, ResultEntry("1/1", (), 1.5))
     assert (span.name, span.kind, span.error) == ("chat gpt-4o", "client", None)
     assert (span.start_ns, span.end_ns) == (4 * 10**9, 6 * 10**9)
     assert span.attributes == {
@@ -77,23 +77,23 @@ def test_a_call_of_a_model_has_the_attributes_of_the_genai_conventions():
     ("somebody/x", "somebody", "x", "client"),
     ("SmolLM2-135M-Instruct", "in_process", "SmolLM2-135M-Instruct", "internal"),
 ])  # fmt: skip
-def test_providers_are_called_as_the_conventions_call_them(model, provider, name, kind):
+def test_providers_have_the_names_of_the_conventions(model, provider, name, kind):
     made = ArtifactEntry("1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", model)
-    (span,) = Told()(FIRST, *WRITES, made, ResultEntry("1/1"))
+    (span,) = SpanRecorder()(FIRST, *WRITES, made, ResultEntry("1/1"))
     assert (span.name, span.kind) == (f"chat {name}", kind)
     assert span.attributes["gen_ai.provider.name"] == provider
     assert "gen_ai.usage.input_tokens" not in span.attributes
 
 
-def test_each_try_is_a_span_and_a_failed_one_says_why():
-    told = Told()(
+def test_each_try_is_a_span_and_a_failed_one_has_its_error():
+    spans = SpanRecorder()(
         FIRST,
         *WRITES,
         ResultEntry("1/1", (FAILED,), 0.2),
         MADE,
         ResultEntry("1/1", (), 0.5),
     )
-    first, second = told
+    first, second = spans
     assert (first.error, first.attributes["error.type"], first.attributes["dsa.try"]) == ("slow down", "rate_limit", 1)
     assert first.attributes["gen_ai.request.model"] == "gpt-4o", "the run was started with it"
     assert (second.error, second.attributes["dsa.try"]) == (None, 2)
@@ -101,12 +101,12 @@ def test_each_try_is_a_span_and_a_failed_one_says_why():
     assert first.parent_id == second.parent_id
 
 
-def test_what_guards_say_are_events_of_their_effect_which_is_linked_to_the_model_call():
+def test_verdicts_are_events_of_their_effect_which_links_to_the_model_call():
     judges = (EventEntry(2, "artifact"), RowEntry(34, "writing", "judging"), EffectEntry("2/1", "execute_guard"))
     said = VerdictEntry(
         "2/1", "g", 1, "a" * 64, [GuardVerdict("syntax", "passed"), GuardVerdict("g", "failed", "x" * 2000)]
     )
-    made, judged = Told()(FIRST, *WRITES, MADE, ResultEntry("1/1"), *judges, said, ResultEntry("2/1"))
+    made, judged = SpanRecorder()(FIRST, *WRITES, MADE, ResultEntry("1/1"), *judges, said, ResultEntry("2/1"))
     assert (judged.name, judged.kind, judged.links) == ("execute_guard", "internal", (made.span_id,))
     passed, failed = judged.events
     about = {"dsa.step": "g", "dsa.attempt": 1, "dsa.artifact": "a" * 64}
@@ -115,15 +115,15 @@ def test_what_guards_say_are_events_of_their_effect_which_is_linked_to_the_model
     assert failed.attributes["gen_ai.evaluation.explanation"] == "x" * 1000
 
 
-def test_a_life_has_the_rows_and_refusals_as_events_and_is_the_parent_of_effects():
-    told = Told()
-    told(
+def test_life_has_rows_and_refusals_as_events_and_is_the_parent_of_effects():
+    recorder = SpanRecorder()
+    recorder(
         FIRST,
         *WRITES,
         ResultEntry("1/1"),
     )
-    told(EventEntry(2, "specification"), RefusalEntry("invalid_state", "no row", ("approved",)))
-    effect, life = told.close("query_llm failed: no")
+    recorder(EventEntry(2, "specification"), RefusalEntry("invalid_state", "no row", ("approved",)))
+    effect, life = recorder.close("query_llm failed: no")
     assert effect.parent_id == life.span_id
     assert (life.name, life.parent_id, life.links, life.error) == (
         "invoke_workflow letters",
@@ -148,16 +148,16 @@ def test_a_life_has_the_rows_and_refusals_as_events_and_is_the_parent_of_effects
         "dsa.reason": "invalid_state",
         "dsa.accepted": ("approved",),
     }
-    assert told.spans.close(0) == []
+    assert recorder.spans.close(0) == []
 
 
-def test_both_lives_of_a_run_are_one_trace_and_the_second_knows_the_first():
-    first = Told()
+def test_lives_of_a_run_share_a_trace_and_the_second_links_to_the_first():
+    first = SpanRecorder()
     first(FIRST, *WRITES)
     unfinished, life = first.close()
     assert (unfinished.name, unfinished.attributes["dsa.unfinished"]) == ("chat gpt-4o", True)
 
-    second = Told(FIRST, *WRITES)
+    second = SpanRecorder(FIRST, *WRITES)
     second(ResumedEntry("ann", effects={"1/1": "retry"}), MADE, ResultEntry("1/1"))
     again, later = second.close()
     assert {span.trace_id for span in (unfinished, life, again, later)} == {trace_id_of("r1")}
@@ -172,16 +172,16 @@ def test_both_lives_of_a_run_are_one_trace_and_the_second_knows_the_first():
     )
 
 
-def test_ids_are_those_that_the_trace_context_knows():
-    told = Told()
-    told(FIRST, *WRITES)
-    for span in told.close():
+def test_ids_have_the_length_of_the_trace_context():
+    recorder = SpanRecorder()
+    recorder(FIRST, *WRITES)
+    for span in recorder.close():
         assert len(bytes.fromhex(span.trace_id)) == 16
         assert len(bytes.fromhex(span.span_id)) == 8
     assert trace_id_of("r1") != trace_id_of("r2")
 
 
-def test_calls_are_spans_below_what_called_them():
+def test_calls_are_spans_below_their_callers():
     key, tell = "1/1", (EventEntry(1, "e"), RowEntry(1, "a", "b"), EffectEntry("1/1", "tell"))
     calls = [
         CallEntry(key, "1.1", "ask", "d", {}),
@@ -193,7 +193,7 @@ def test_calls_are_spans_below_what_called_them():
         CallResultEntry(key, "1.1.2"),
         CallResultEntry(key, "1.1"),
     ]
-    look, turn, ask, effect = Told()(FIRST, *tell, *calls, *given, ResultEntry(key))
+    look, turn, ask, effect = SpanRecorder()(FIRST, *tell, *calls, *given, ResultEntry(key))
     assert (look.name, look.error, look.attributes["error.type"]) == ("execute_tool look", "nothing there", "GONE")
     assert look.attributes["gen_ai.tool.name"] == "look"
     assert (turn.name, "gen_ai.tool.name" in turn.attributes) == ("turn of ask", False)
@@ -203,27 +203,27 @@ def test_calls_are_spans_below_what_called_them():
 ASKED = (MachineEntry("r2", "policy", "d"), RowEntry(24, "idle", "performing"), EffectEntry("1/1", "perform"))
 
 
-def test_a_policy_that_is_asked_is_an_agent_and_its_calls_are_below_it():
-    told = Told()
-    look, agent = told(
+def test_root_policy_is_an_agent_span_with_its_calls_below():
+    recorder = SpanRecorder()
+    look, agent = recorder(
         *ASKED,
         CallEntry("1/1", "1.1", "search", "d", {}),
         CallEntry("1/1", "1.1.1", "look", "d", {}),
         CallResultEntry("1/1", "1.1.1"),
         CallResultEntry("1/1", "1.1"),
     )
-    effect, life = told.close()[-2:]
+    effect, life = recorder.close()[-2:]
     assert (agent.name, agent.attributes["gen_ai.agent.name"]) == ("invoke_agent search", "search")
     assert (look.name, look.parent_id, agent.parent_id) == ("execute_tool look", agent.span_id, effect.span_id)
     assert life.name == "invoke_workflow policy"
 
 
-def test_a_call_that_nobody_waits_for_any_more_is_unfinished():
-    told = Told()
-    told(*ASKED, CallEntry("1/1", "1.1", "look", "d", {}), CallEntry("1/1", "1.1.1", "look", "d", {}))
-    _, call, _, life = told.close("interrupted")
+def test_interrupted_call_is_unfinished():
+    recorder = SpanRecorder()
+    recorder(*ASKED, CallEntry("1/1", "1.1", "look", "d", {}), CallEntry("1/1", "1.1.1", "look", "d", {}))
+    _, call, _, life = recorder.close("interrupted")
     assert (call.name, call.attributes["dsa.unfinished"], life.error) == ("execute_tool look", True, "interrupted")
 
 
-def test_a_life_in_which_nothing_happens_has_no_span():
-    assert Told(FIRST, *WRITES).close() == []
+def test_life_without_new_entries_has_no_span():
+    assert SpanRecorder(FIRST, *WRITES).close() == []

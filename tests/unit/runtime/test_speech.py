@@ -1,4 +1,4 @@
-"""What a model says, taken apart: drafts, channels, halves of characters; and that no mark in code is one."""
+"""Speech of a model, split into drafts, channels and answers; marks in code are text."""
 
 import pytest
 from each_row import each_row
@@ -30,7 +30,7 @@ CALL = FunctionText("functions.read_file", '{"path": "a"}')
         ("Sure.\n<think>x</think>\nyes", "Sure.\n\nyes", "x"),
     ],
 )
-def test_drafts_are_no_answer(text, answer, drafts):
+def test_drafts_are_not_part_of_the_answer(text, answer, drafts):
     said = split_speech(text)
     assert (said.answer, said.drafts, said.calls) == (answer, drafts, ())
 
@@ -53,7 +53,7 @@ def test_drafts_are_no_answer(text, answer, drafts):
         "```\n<|start|>assistant<|channel|>final<|message|>x\n```",
     ],
 )
-def test_a_mark_that_is_spoken_of_is_text(text):
+def test_mentioned_mark_is_text(text):
     assert split_speech(text).answer == text
 
 
@@ -75,7 +75,7 @@ def test_a_mark_that_is_spoken_of_is_text(text):
         ("yes<|return|>", "yes", "", ()),
     ],
 )  # fmt: skip
-def test_channels_are_told_apart(text, answer, drafts, calls):
+def test_channels_are_separated(text, answer, drafts, calls):
     said = split_speech(text)
     assert (said.answer, said.drafts, said.calls) == (answer, drafts, calls)
 
@@ -99,11 +99,11 @@ def test_halves_of_characters_are_joined_or_replaced(pieces, answer):
     assert split_speech("".join(pieces)).answer == answer
 
 
-def test_values_and_names_are_cleaned():
+def test_surrogates_in_values_and_names_are_repaired():
     assert as_unicode({"\ud83d": ["\ud83d\ude00", 1, None]}) == {"\ufffd": ["\U0001f600", 1, None]}
 
 
-def test_what_is_shown_begins_anew_behind_a_draft_that_nothing_began():
+def test_display_restarts_after_a_draft_without_an_opening_mark():
     speech = Speech()
     assert (speech.feed("Hm.\n"), speech.begins_anew) == ("Hm.\n", False)
     assert (speech.feed("</think>\nyes"), speech.begins_anew) == ("yes", True)
@@ -111,14 +111,14 @@ def test_what_is_shown_begins_anew_behind_a_draft_that_nothing_began():
     assert speech.finish().answer == "yes!"
 
 
-def test_a_mark_that_is_not_whole_is_held_until_it_is_known():
+def test_incomplete_mark_is_held_back_until_it_is_known():
     speech = Speech()
     assert [speech.feed(piece) for piece in ("a ", "<", "b> <thi", "s> x <|", "end", "|> y")] == [
         "a ", "", "<b> ", "<this> x ", "", "<|end|> y",
     ]  # fmt: skip
 
 
-def test_an_artifact_has_the_answer_alone():
+def test_artifact_has_only_the_answer():
     made = Artifact("x\n</think>\nyes", artifact_id="a")
     assert strip_drafts(made) == Artifact("yes", artifact_id="a")
     assert strip_drafts(Artifact("yes")).content == "yes"
@@ -129,8 +129,8 @@ def test_an_artifact_has_the_answer_alone():
     ["<", "<think>", "</think>", "`</think>", "<|channel|>", "<|end|>", "<|channel|>analysis<|message|>", " ", "\n```\n</think>", "\ud83d",
      "<|channel|>commentary to=f<|message|>{<|end|>"],
 )  # fmt: skip
-def test_the_cost_is_linear(piece):
-    """A model may write anything. When a piece is looked at again with each one that follows, this takes minutes."""
+def test_cost_is_linear(piece):
+    """A model may write anything. If each piece were read again with every one that follows, this would take minutes."""
     speech = Speech()
     for _ in range(40_000):
         speech.feed(piece)

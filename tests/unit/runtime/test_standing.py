@@ -1,4 +1,4 @@
-"""How a run stands, told from its ledger alone."""
+"""The status of a run, computed from its ledger alone."""
 
 import pytest
 from kept_runs import SHOP, begun
@@ -17,7 +17,7 @@ def ordered(text=SHOP):
 
 
 def done(run, key, steps=(), effect=None):
-    """Record what came of an effect."""
+    """Record the result of an effect."""
     effect = effect or {"1/1": "log", "1/2": "pay", "2/1": "mail", "2/2": "log"}[key]
     return run.record(ResultEntry(key, tuple(steps)))
 
@@ -31,7 +31,7 @@ def resting():
     return done(done(paid(), "2/1"), "2/2")
 
 
-def test_a_run_that_has_done_all_waits_or_is_over():
+def test_run_without_work_is_waiting_or_finished():
     assert status_of(begun()).kind == "waiting"
     assert outside_events(begun()) == ("order",)
     assert status_of(resting()).kind == "waiting"
@@ -39,7 +39,7 @@ def test_a_run_that_has_done_all_waits_or_is_over():
     assert status_of(resting().feed(Occurrence("more"))[0]).kind == "finished"
 
 
-def test_nobody_knows_what_became_of_an_actuator():
+def test_interrupted_actuator_is_in_doubt():
     found = status_of(done(ordered(), "1/1"))
     assert (found.kind, [intent.effect for intent in found.doubts]) == ("in doubt", ["pay"])
     found = status_of(done(paid(), "2/1"))
@@ -47,7 +47,7 @@ def test_nobody_knows_what_became_of_an_actuator():
     assert [(f.intent.effect, f.in_doubt) for f in found.left.in_flight] == [("log", True)]
 
 
-def test_what_the_table_says_of_doubt_is_done():
+def test_doubt_follows_the_in_doubt_column_of_the_table():
     assert (
         status_of(
             done(ordered(SHOP.replace("| pay    | actuator |          |", "| pay    | actuator | retry    |")), "1/1")
@@ -58,13 +58,13 @@ def test_what_the_table_says_of_doubt_is_done():
     assert [intent.effect for intent in status_of(ordered(asking)).doubts] == ["log"], "pay waits for it"
 
 
-def test_a_result_that_was_not_taken_is_left_to_do():
+def test_result_not_taken_yet_is_left_to_do():
     run = done(done(ordered(), "1/1"), "1/2", [event_step("pay", "paid").to_json()])
     found = status_of(run)
     assert (found.kind, [intent.effect for intent, _ in found.left.answers]) == ("cut off", ["pay"])
 
 
-def test_a_failure_that_no_row_takes_stops_a_run():
+def test_failure_that_no_row_takes_stops_the_run():
     found = status_of(done(ordered(), "1/1", FAILED))
     assert (found.kind, found.failure) == ("stopped", "log 1/1 (line 30) failed: the shop is closed")
     assert [(f.intent.effect, f.in_doubt) for f in found.left.in_flight] == [("log", False), ("pay", False)]
@@ -75,12 +75,12 @@ def test_a_failure_that_no_row_takes_stops_a_run():
     assert status_of(again).kind == "in doubt", "it was tried again, and cut off"
 
 
-def test_a_failure_without_a_reason_is_told_all_the_same():
+def test_failure_without_a_reason_is_reported():
     silent = error_step("x", "NO", "").to_json()
     assert "its policy gives no reason" in status_of(done(paid(), "2/1", [silent])).failure
 
 
-def test_an_answer_that_no_row_takes_stops_a_run():
+def test_answer_that_no_row_takes_stops_the_run():
     text = SHOP.replace("| paying  | declined   |           | failed    |\n", "")
     run = done(done(ordered(text), "1/1"), "1/2", [event_step("pay", "declined").to_json()])
     run, _ = run.feed(Occurrence("declined"), oldest_key(run.keys, "pay"))
@@ -89,7 +89,7 @@ def test_an_answer_that_no_row_takes_stops_a_run():
     assert found.failure == "pay 1/2 (line 30): no row takes its answer (invalid_state: no row for declined here)"
 
 
-def test_a_finished_run_may_have_something_left_to_do():
+def test_finished_run_may_have_an_effect_in_doubt():
     text = SHOP.replace("| resting | more       |           |", "| resting | more       | mail      |")
     run = done(done(paid(text), "2/1"), "2/2").feed(Occurrence("more"))[0]
     assert run.is_finished
@@ -97,7 +97,7 @@ def test_a_finished_run_may_have_something_left_to_do():
     assert status_of(done(run, "3/1", effect="mail")).kind == "finished"
 
 
-def test_a_timer_goes_on():
+def test_timer_stays_armed_while_a_run_waits():
     text = SHOP.replace("| resting | more       |", "| resting | after 2s   |").replace("| more     | outside |\n", "")
     run = done(done(paid(text), "2/1"), "2/2")
     found = status_of(run)
@@ -105,12 +105,12 @@ def test_a_timer_goes_on():
 
 
 @pytest.mark.parametrize("run", [begun(), ordered(), paid()])
-def test_whoever_holds_a_run_has_it(run):
+def test_held_run_is_under_way(run):
     found = status_of(run, "process 1")
     assert (found.kind, found.holder, found.doubts) == ("under way", "process 1", ())
 
 
-def test_somebody_is_asked_about_an_effect_in_which_something_was_called_that_must_not_be_repeated():
+def test_effect_with_a_call_that_must_not_be_repeated_is_in_doubt():
     text = SHOP.replace("| log    |          |          |", "| log    |          | retry    |")
     key = "1/1"
 

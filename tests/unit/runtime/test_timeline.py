@@ -1,4 +1,4 @@
-"""What a ledger tells."""
+"""Timelines: the events of a ledger with their outcomes, and the first one on which another table differs."""
 
 import attrs
 import pytest
@@ -25,7 +25,7 @@ TIMED = SHOP.replace(
 
 
 def shopping(text=SHOP):
-    """Order, pay; an event nobody expects; a late answer; the end."""
+    """Return a run with an order, an unexpected event, a late answer and a payment."""
     run = begun(text)
     run = run.record(ResumedEntry(effects={"0/1": "again"}))
     run, _ = run.feed(Occurrence("order", data="tea"))
@@ -38,7 +38,7 @@ def shopping(text=SHOP):
     return run
 
 
-def test_each_event_stands_with_what_came_of_it():
+def test_each_event_is_recorded_with_its_outcome_and_effects():
     before, order, *_, paid = event_records(shopping().ledger)
     assert (before.event, before.outcome) == (None, None)
     assert [type(entry) for entry in before.after] == [ResumedEntry]
@@ -48,13 +48,13 @@ def test_each_event_stands_with_what_came_of_it():
     assert [intent.effect for intent in paid.intents] == ["mail", "log"]
 
 
-def test_before_the_first_event_there_may_be_nothing():
+def test_ledger_without_events_has_no_records():
     assert event_records(begun().ledger) == ()
     run, _ = begun().feed(Occurrence("order"))
     assert len(event_records(run.ledger)) == 1
 
 
-def test_percepts_are_what_the_rows_do():
+def test_percepts_are_events_with_their_states_and_actions():
     run = shopping()
     seen = percepts(run.machine, run.ledger)
     assert [(p.occurrence.event, p.state) for p in seen] == [
@@ -90,7 +90,7 @@ def test_lines_and_names_of_machines_make_no_difference():
     ("| paying  | paid       | mail, log | resting   |\n", "", 4, "invalid_state"),
     ("## Events\n", "## Variables\n| variable | domain | initial |\n| - | - | - |\n| n | 0..1 | 0 |\n\n## Events\n", None, None),
 ])  # fmt: skip
-def test_the_first_event_with_which_another_table_does_something_else(old, new, seq, instead):
+def test_first_event_on_which_another_table_differs_is_found(old, new, seq, instead):
     assert old in SHOP
     other, run = loads(SHOP.replace(old, new)), shopping()
     found = first_difference(other, run.ledger)
@@ -104,13 +104,13 @@ def test_the_first_event_with_which_another_table_does_something_else(old, new, 
     assert found.fault == ""
 
 
-def test_an_event_that_means_nothing_there_is_a_difference():
+def test_event_unknown_to_the_other_table_is_a_difference():
     found = first_difference(dual_state(), shopping().ledger)
     assert (found.record.event.seq, found.here.state) == (1, "idle")
     assert "no event 'order'" in found.fault
 
 
-def test_what_is_stopped_counts_where_the_runs_own_machine_is_known():
+def test_cancelled_effects_are_compared_if_the_machine_of_the_run_is_known():
     cancelling = SHOP.replace("paid       | mail, log | resting", "more       |           | resting")
     own = cancelling.replace("paying  | more       |           |", "paying  | more       | cancel pay |")
     run, _ = begun(own).feed(Occurrence("order"))
@@ -123,7 +123,7 @@ def test_what_is_stopped_counts_where_the_runs_own_machine_is_known():
     assert [type(command).__name__ for command in found.commands] == ["StopEffect"]
 
 
-def test_a_timer_of_another_length_is_a_difference():
+def test_timer_with_another_duration_is_a_difference():
     run = shopping(TIMED)
     found = first_difference(loads(TIMED.replace("2s", "3s")), run.ledger, run.machine)
     assert found.record.event.event == "paid"
@@ -143,7 +143,7 @@ TWO_TIMERS = """# timed
 """
 
 
-def test_timers_are_started_in_any_order_and_again_or_anew():
+def test_order_of_timers_and_restart_of_an_expired_one_make_no_difference():
     run, _ = begin(loads(TWO_TIMERS), "r")
     run, _ = run.feed(Occurrence("go"))
     rows = TWO_TIMERS.splitlines(keepends=True)
@@ -154,10 +154,10 @@ def test_timers_are_started_in_any_order_and_again_or_anew():
     assert first_difference(stays, alone.ledger, one) is None
     both, _ = begin(run.machine, "r")[0].feed(Occurrence("after 1s", source="a"))
     stays = loads(TWO_TIMERS.replace(rows[5], "| a      | after 1s | =      |\n"))
-    assert first_difference(stays, both.ledger, run.machine) is not None, "there the other timer goes on"
+    assert first_difference(stays, both.ledger, run.machine) is not None, "in that table the other timer continues"
 
 
-def test_artifacts_are_taken_along():
+def test_artifacts_are_carried_over_to_the_comparison():
     run = begun(read_text(locate("dual_state")))
     run, _ = run.feed(Occurrence("specification"))
     run = run.record(ArtifactEntry(oldest_key(run.keys, "query_llm"), "g", 1, "a" * 64, "b" * 64))
@@ -174,7 +174,7 @@ def test_accepted_artifacts_are_compared():
     assert first_difference(run.machine, entries).record.event.seq == 1
 
 
-def test_a_run_without_a_machine_fits_none():
+def test_ledger_without_a_machine_is_refused():
     with pytest.raises(ValueError, match="must name its machine"):
         first_difference(dual_state(), [])
     with pytest.raises(ValueError, match="must name its machine"):

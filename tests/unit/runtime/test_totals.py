@@ -16,7 +16,7 @@ from dsa.runtime.ledger import (
 )
 from dsa.runtime.policy.policies import error_of, error_step
 
-#: A row asks for both effects.
+#: A row that asks for both effects.
 ASKED = (
     EventEntry(1, "go"),
     RowEntry(1, "a", "b"),
@@ -29,14 +29,14 @@ def call(author="llm", prompt=10, completion=5, cost=0.25, seconds=1.5):
     return ArtifactEntry("k", "g", 1, "id", "d", (), author, "m", seconds, prompt, completion, cost)
 
 
-def test_everything_is_added_up_and_people_cost_nothing():
+def test_totals_add_up_and_people_cost_nothing():
     verdict = VerdictEntry("k", "g", 1, "id", [GuardVerdict("g", "passed")], seconds=0.5)
     sums = totals([call(), verdict, call(), call("person"), verdict], "query_llm")
     assert (sums.calls, sums.prompt_tokens, sums.completion_tokens, sums.cost_usd) == (2, 20, 10, 0.5)
     assert (sums.model_seconds, sums.guard_seconds) == pytest.approx((3.0, 1.0))
 
 
-def test_what_is_unknown_is_not_called_nothing():
+def test_unknown_usage_is_not_counted_as_zero():
     failed = ResultEntry("1/1", (error_step("query_llm", "X", "y").without_id(),))
     other = ResultEntry("1/2", (error_step("execute_guard", "X", "y").without_id(),))
     sums = totals([*ASKED, call(prompt=None), call(cost=None), call(), failed, other], "query_llm")
@@ -44,13 +44,13 @@ def test_what_is_unknown_is_not_called_nothing():
     assert sums.cost_usd is None
 
 
-def test_a_call_that_the_budget_refused_was_none():
+def test_call_refused_by_the_budget_is_not_counted():
     refused = ResultEntry("1/1", (error_step("query_llm", "BUDGET", "spent").without_id(),))
     sums = totals([*ASKED, call(), refused], "query_llm")
     assert (sums.calls, sums.failed_calls, sums.cost_usd) == (1, 0, 0.25)
 
 
-def test_a_called_policy_that_says_what_it_took_counts_once():
+def test_usage_of_a_called_policy_counts_once():
     def step(number, usage, path="1.1"):
         return {"id": f"{path}/{number}", "actor": "m", "type": "text", "payload": {"text": "", "usage": usage}}
 
@@ -63,7 +63,7 @@ def test_a_called_policy_that_says_what_it_took_counts_once():
     assert totals([CallResultEntry("k", "1.1", [known]), passed_on], "").cost_usd == 0.5
 
 
-def test_an_answer_that_was_of_no_use_is_paid_for():
+def test_unusable_answer_is_paid_for():
     cut_off = GenerationError("it was cut off", "cut_off", Usage("m", 2.0, 30, 160, 0.5))
     failed = ResultEntry("1/1", (error_of("query_llm", cut_off).without_id(),), seconds=2.1)
     sums = totals([*ASKED, call(), failed], "query_llm")
@@ -75,7 +75,7 @@ def test_an_answer_that_was_of_no_use_is_paid_for():
     assert meter.try_limit("query_llm") is not None
 
 
-def test_a_failure_that_says_nothing_of_what_it_took_is_unknown():
+def test_cost_of_a_failure_without_usage_is_unknown():
     failed = ResultEntry("1/1", (error_of("query_llm", GenerationError("no", "refused")).without_id(),))
     assert totals([*ASKED, failed], "query_llm").cost_usd is None
     assert "usage" not in failed.steps[0]["payload"]

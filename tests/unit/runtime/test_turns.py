@@ -1,4 +1,4 @@
-"""Who waits for a result gets it in its turn, and nobody waits for ever."""
+"""Turns: each result is handed out in its turn, and nothing waits for ever."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from dsa.runtime.policy.policy_calls import Turns
 
 
 def handed_out(turns, asking, *, rounds=400):
-    """Take what is asked for, each position so many rounds later; return the order in which they were handed out."""
+    """Take each position after its number of rounds; return the order in which the results were handed out."""
     order = []
 
     async def take(position, known, later):
@@ -27,16 +27,16 @@ def handed_out(turns, asking, *, rounds=400):
     return order
 
 
-def test_results_are_handed_out_in_their_recorded_order_whoever_asks_first():
+def test_results_are_handed_out_in_recorded_order_whichever_is_asked_first():
     assert handed_out(Turns([3, 1, 2], is_replay=True), {1: 0, 2: 0, 3: 0}) == [3, 1, 2]
     assert handed_out(Turns([3, 1, 2], is_replay=True), {1: 0, 2: 0, 3: 15}) == [3, 1, 2]
 
 
-def test_what_is_not_asked_for_is_not_waited_for_for_ever():
+def test_result_that_nothing_asks_for_does_not_block_the_others():
     assert handed_out(Turns([3, 1, 2], is_replay=True), {1: 0, 2: 0}) == [1, 2]
 
 
-def test_between_two_results_there_is_time_to_stop_the_second():
+def test_second_result_can_be_cancelled_after_the_first():
     turns = Turns([1, 2], is_replay=True)
 
     async def main():
@@ -49,7 +49,7 @@ def test_between_two_results_there_is_time_to_stop_the_second():
     assert asyncio.run(main())
 
 
-def test_who_asks_for_one_after_the_other_waits_for_no_round_of_the_loop():
+def test_sequential_requests_do_not_wait_for_the_event_loop():
     turns = Turns(range(1, 4), is_replay=True)
     for position in (1, 2, 3):
         taking = turns.take(position, turns.ask())
@@ -60,7 +60,7 @@ def test_who_asks_for_one_after_the_other_waits_for_no_round_of_the_loop():
         raise AssertionError("it waited")
 
 
-def test_a_new_call_starts_when_the_recorded_results_are_handed_out():
+def test_new_call_starts_after_the_recorded_results_are_handed_out():
     turns = Turns([2, 1], is_replay=True)
     order = []
 
@@ -75,13 +75,13 @@ def test_a_new_call_starts_when_the_recorded_results_are_handed_out():
 
     async def main():
         await asyncio.gather(start(), take(1), take(2))
-        await turns.start()  # now nothing is replayed any more
+        await turns.start()  # by now nothing is left to replay
 
     asyncio.run(main())
     assert order == [2, 1, "new"]
 
 
-def test_a_new_call_that_is_cancelled_while_it_waits_never_starts():
+def test_new_call_cancelled_while_it_waits_never_starts():
     turns = Turns([], is_replay=True)
 
     async def main():
@@ -95,7 +95,7 @@ def test_a_new_call_that_is_cancelled_while_it_waits_never_starts():
     assert asyncio.run(main())
 
 
-def test_a_result_nobody_waits_for_any_more_holds_up_no_other():
+def test_abandoned_result_does_not_block_the_others():
     turns = Turns([1, 2], is_replay=True)
 
     async def main():
