@@ -1,4 +1,4 @@
-"""The decorator `each_row`: it must find whatever a case for each row would find."""
+"""The decorator `each_row`: it must find everything that a case for each row would find."""
 
 import pytest
 from each_row import each_row
@@ -17,7 +17,7 @@ def equal(left, right, more):
     assert left + more == right
 
 
-def test_each_row_that_fails_is_named_with_its_error():
+def test_every_failing_row_is_named_with_its_error():
     with pytest.RaisesGroup(AssertionError, AssertionError) as caught:
         odd()
     assert "2 of 4 rows failed:\n- 2\n- 4" in str(caught.value)
