@@ -1,20 +1,20 @@
-"""Programs that attack whoever judges them, as data: a name, the source, and what must be said of it.
+"""Programs that attack the process that judges them, as data: a name, the source, and the verdict that they must get.
 
 A source may name targets that `attacked.py` makes: `@secret@` (a file), `@outside@` (a folder for all), `@tcp@`, `@udp@` (ports on
 127.0.0.1), `@unix@`, `@abstract@`, `@letters@` (sockets), `@pid@` (the process that judges), `@package@` (a file of ours), `@key@` (under which
-nobody has anything of the kernel's), `@theirs@` (under which somebody has). What it can steal it returns.
+there is no object of the kernel), `@theirs@` (under which there is one). What it can steal it returns.
 """
 
 import attrs
 
-#: Nobody guesses these.
+#: Values that cannot be guessed.
 CASES = (("answer(20)", 41_729_003), ("answer(1)", 86_028_121))
 SECRETS = ("dsa-secret-in-a-file", "dsa-secret-in-the-environment")
 
 
 @attrs.frozen
 class Hostile:
-    """What must hold: `said` stands in the feedback; or the program `passes`, its attack having done nothing.
+    """What must hold: `said` is in the feedback; or the program `passes`, its attack having done nothing.
 
     On rungs without one of the features in `needs` it is not tried: there it would do what it wants.
     """
