@@ -56,7 +56,7 @@ def test_row_with_a_mark_or_without_a_value_is_refused():
 
 
 @each_row("number", [1, 2])
-def test_row_has_fixtures_of_its_own(number, tmp_path, monkeypatch, capsys):
+def test_every_row_has_its_own_fixtures(number, tmp_path, monkeypatch, capsys):
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").touch()
     assert not hasattr(pytest, "of_one_row")
@@ -67,5 +67,5 @@ def test_row_has_fixtures_of_its_own(number, tmp_path, monkeypatch, capsys):
 
 def test_patch_of_the_last_row_ends_with_it(tmp_path, capsys):
     with pytest.MonkeyPatch.context() as patches:
-        test_row_has_fixtures_of_its_own(tmp_path=tmp_path, monkeypatch=patches, capsys=capsys)
+        test_every_row_has_its_own_fixtures(tmp_path=tmp_path, monkeypatch=patches, capsys=capsys)
         assert not hasattr(pytest, "of_one_row")

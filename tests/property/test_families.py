@@ -54,7 +54,7 @@ ADDITIONS = {
 }
 
 
-def test_third_of_the_documents_use_three_additions_at_once():
+def test_one_third_of_the_documents_uses_three_additions_at_once():
     found = Counter()
 
     @seed(1)

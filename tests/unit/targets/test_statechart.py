@@ -27,7 +27,7 @@ def occurrences_at(machine, configuration):
 
 
 @pytest.mark.parametrize("name", ["dual_state", "review"])
-def test_every_occurrence_in_every_reachable_configuration_is_answered_as_by_step(name, request):
+def test_every_reachable_occurrence_is_answered_as_by_step(name, request):
     machine = request.getfixturevalue(name)
     run, seen, queue, taken_rows = StatechartRun(machine), {start(machine)}, [start(machine)], set()
     while queue:

@@ -56,7 +56,7 @@ def test_comparison_over_all_tasks_adds_up_the_pairs_that_differ():
     assert [each.is_null for each in found] == [True, True, False]
 
 
-def test_every_arm_is_paired_with_one_shot_and_with_arms_that_differ_in_one_thing():
+def test_arms_are_paired_with_one_shot_and_where_they_differ_in_one_thing():
     names = [(first.name, second.name) for first, second in pairs_of(ARMS)]
     assert sorted(names) == [
         ("best_of_4", "one_shot"),

@@ -14,7 +14,7 @@ def test_same_question_gets_the_same_answer():
     assert len({*first, Chance(8).number("kill", 1)}) == 4
 
 
-def test_words_of_a_question_are_kept_apart():
+def test_words_of_a_question_are_separated():
     chance = Chance(1)
     assert chance.number("ab", "c") != chance.number("a", "bc")
     assert chance.number("a", 1) == chance.number("a", "1")

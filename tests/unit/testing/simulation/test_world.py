@@ -125,7 +125,7 @@ def test_effect_of_a_calm_row_gives_the_intended_answer_without_waiting():
 
 
 @pytest.mark.parametrize("caller", [Caller(is_stale=True), Caller(is_alive=False)], ids=["stale", "dead"])
-def test_stale_caller_gets_an_answer_in_a_calm_row_and_a_dead_one_begins_nothing(caller):
+def test_stale_caller_is_answered_in_a_calm_row_and_a_dead_one_is_not(caller):
     played = make(calm=True)
     assert (played.call(caller, event="written") is None) == (not caller.is_alive)
     assert (caller.begun == []) == (not caller.is_alive)
