@@ -1,4 +1,4 @@
-"""Runs in a repository of artifacts: how tests fill one, ask git about it, and see that nothing is lost."""
+"""Runs in a repository of artifacts: how tests fill one, ask git about it, and check that nothing is lost."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ def git(repository, *arguments, given=b""):
 
 
 def require_clean(repository):
-    """Have git look at every object; those that nothing names, and a branch that is not there yet, are no fault."""
+    """Let git check every object; objects without a name, and a branch that does not exist yet, are not faults."""
     done = subprocess.run(
         ["git", "-C", str(repository), "fsck", "--strict", "--no-dangling"], capture_output=True, text=True, check=False
     )
@@ -52,7 +52,7 @@ def said_of(artifact, outcome="failed", feedback="no\n\nVerdict: passed"):
 
 
 def filled(repository, attempts, run=RUN):
-    """Return a run with a chain of so many attempts, each judged, and the artifacts."""
+    """Return a run with a chain of `attempts` attempts, each judged, and the artifacts."""
     store, made = GitArtifacts(repository, run), []
     for number in range(1, attempts + 1):
         made.append(store.store(attempt(number, made[-1] if made else None), "llm"))
@@ -66,7 +66,7 @@ def loose_files(repository):
 
 
 def by_hand(repository, message="by hand", run=RUN):
-    """Commit on a branch as somebody with git would."""
+    """Commit on a branch as a person with git would."""
     branch = f"runs/{run}"
     tree = git(repository, "rev-parse", f"{branch}^{{tree}}").strip()
     who = ["-c", "user.name=n", "-c", "user.email=e"]

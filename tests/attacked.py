@@ -1,4 +1,4 @@
-"""A program: judge the hostile programs on one rung, with targets for them to find, and tell what was wrong, one JSON list.
+"""A program: judge the hostile programs on one rung, with targets for them to find, and print what was wrong, one JSON list.
 
 `attacked.py RUNG [NAME ..]`; it is run as root and as an ordinary user, with a secret in its environment. It adopts whatever outlives its
 parents, so a process that the sandbox has lost is a child of it in the end.
@@ -25,7 +25,7 @@ from dsa.runtime.content import Artifact
 SHORT_S, LONG_S = 1.0, 30.0
 _SUBREAPER = 36
 _ABSTRACT = f"dsa-attacked-{os.getpid()}"
-#: Keys of System V's objects: one that programs may use, and one under which a segment of somebody else's lies.
+#: Keys of System V's objects: one that programs may use, and one under which there is a segment of another process.
 _KEY, _THEIRS = (kind << 24 | os.getpid() for kind in (0x44, 0x45))
 _SHARED = ("/dev/shm", "/tmp", "/var/tmp", "/dev/mqueue")
 _libc = ctypes.CDLL(None, use_errno=True)

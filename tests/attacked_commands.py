@@ -1,4 +1,4 @@
-"""A program: run commands that attack, with targets for them to find, and tell what was wrong, one JSON object.
+"""A program: run commands that attack, with targets for them to find, and print what was wrong, one JSON object.
 
 `attacked_commands.py [NAME ..]`; it is run as root and as an ordinary user, with a secret in its environment. After each attack a plain
 command must give what it gave before, and no process may be left.
@@ -22,7 +22,7 @@ from machines.coding.tools.command_runner import run
 from machines.coding.tools.program_rules import Rules
 
 SECRET = "s3cret-in-a-file-outside"
-#: Each line must raise; what works is told.
+#: Each line must raise; those that do not are printed.
 ATTEMPTS = """
 open('@secret@').read()
 os.listdir('@outside@')
@@ -91,7 +91,7 @@ for line in @lines@:
     else: worked.append(line)
 print('worked:', worked)
 """
-#: It ends by itself, should nobody end it: what is tried out here shares the machine with others.
+#: It ends by itself in case nothing else ends it: these attacks share the machine with others.
 FORK_BOMB = "import os, time\nend = time.monotonic() + 8\nwhile time.monotonic() < end:\n    try: os.fork()\n    except OSError: pass\n"
 AT_ONCE = """
 import os, threading, time

@@ -1,4 +1,4 @@
-"""A program: run the attacks on the Python tool on one rung, with targets for them to find, and tell what was wrong, one JSON object.
+"""A program: run the attacks on the Python tool on one rung, with targets for them to find, and print what was wrong, one JSON object.
 
 `attacked_python.py RUNG [NAME ..]`; it is run as root and as an ordinary user, with a secret in its environment. After each attack
 a plain call must give what it gave before.

@@ -1,6 +1,6 @@
 """Users who say things, stop turns, go on, and say the wrong things, at any moment; and what must be true of the conversation after it.
 
-Seeded, so that one conversation can be played alone. As a program it holds a conversation that somebody kills, and takes it up again:
+Seeded, so that one conversation can be played alone. As a program it holds a conversation until a test kills it, and takes it up again:
 `python tests/chat_chaos.py RUNS MODEL SEED TURNS [RUN]`, which prints `ready`, and a line for each ledger entry once it is durable.
 """
 
@@ -37,7 +37,7 @@ FINAL = {*REASONS, "done", "failed"}
 
 @attrs.define
 class Tally:
-    """What has happened in a conversation, counted by who watched it; `made` are its artifacts, `faults` what a request lacked. All is shown, to nobody."""
+    """Counts of what happened in a conversation, made while watching it; `made` are its artifacts, `faults` what a request lacked. The display goes nowhere."""
 
     turns: int = 0
     cancels: int = 0
@@ -51,7 +51,7 @@ class Tally:
     )
 
     def on_moment(self, moment, is_new):
-        """Watch: count artifacts and results of SQL, and do what is due after so many entries."""
+        """Count artifacts and results of SQL, and do what is due after that many entries."""
         self.display.on_moment(moment, is_new)
         if not is_new:
             return
@@ -74,7 +74,7 @@ class Tally:
 
 
 def settings_of(seed, model):
-    """Return a conversation's settings, by its seed: tight bounds, and sometimes without mending, with reports, or with room for little."""
+    """Return a conversation's settings, by its seed: tight bounds, and sometimes without `normalise`, with reports, or with room for little."""
     rng = Random(f"settings {seed}")
     bounds = {
         "max_rounds": rng.choice((2, 4, 6)),
@@ -140,7 +140,7 @@ def numbered(chat):
 
 
 async def lived(chat, tally, seed, turns):
-    """Have so many turns, each with its number in what is said; a turn that was cut off first goes on."""
+    """Hold `turns` turns, each with its number in the message; a turn that was cut off goes on first."""
     if chat.is_under_way:
         await asyncio.wait_for(chat.go_on(), LONGEST_TURN_S)
     tries = 0
@@ -156,7 +156,7 @@ async def lived(chat, tally, seed, turns):
 
 
 def judged(runs, run_id, turns):
-    """Look at what the store has of a conversation, and give it. Everything that happened stands in it, and the table allowed it."""
+    """Check and return the stored conversation: everything that happened is in it, and the table allowed it."""
     with open_runs(runs, must_exist=True) as opened:
         record = opened.get(run_id)
     entries = list(record.stored_run.entries)

@@ -28,7 +28,7 @@ class Said:
 
 
 def chunks_of(said, number):
-    """Write an answer as chunks, in pieces of so many characters."""
+    """Write an answer as chunks, in pieces of `said.pieces` characters."""
     yield _chunk({"role": "assistant", "content": ""})
     for start in range(0, len(said.text), said.pieces):
         yield _chunk({"content": said.text[start : start + said.pieces]})

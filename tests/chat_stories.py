@@ -1,4 +1,4 @@
-"""Conversations that together take every row of the chat machine, told as text: who says what, which bounds hold, what fails."""
+"""Conversations that together take every row of the chat machine, as text: who says what, which bounds hold, what fails."""
 
 import asyncio
 from contextlib import contextmanager

@@ -28,7 +28,7 @@ CSV_AGAIN = "text = df.to_csv(index=False)\nopen('power.csv', 'w').write(text)"
 
 
 def steps_since_user(body):
-    """Count what the model has said since the user's last message; notes of the program stand in brackets and are not the user's."""
+    """Count the model's messages since the user's last one; notes of the program are in brackets and do not count as the user's."""
     count = 0
     for message in reversed(body["messages"]):
         if message["role"] == "user" and not message["content"].startswith("["):
@@ -64,7 +64,7 @@ def python(code):
 
 @contextmanager
 def conversation(tmp_path, player, *, data=(CARS,), **settings):
-    """Hold a conversation with a played model; gives it, and what the server has seen. All of it is shown, to nobody."""
+    """Hold a conversation with a played model; yields it, and what the server has seen. Its display goes nowhere."""
     display = ChatDisplay(Console(file=io.StringIO()), tmp_path / "runs", is_verbose=True)
     with (
         playing(player) as played,

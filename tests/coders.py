@@ -159,8 +159,8 @@ def rock(view):
 PACKAGE = "Make a package mathx with add and mean, with tests"
 PACKAGE_PLAN = tasks(
     ("Write the package", "write_files mathx/__init__.py and tests/test_mathx.py"),
-    ("Test it", "run_cmd pytest and mend what fails"),
-    ("Check it", "run_cmd ruff check . and mend what it finds"),
+    ("Test it", "run_cmd pytest and fix what fails"),
+    ("Check it", "run_cmd ruff check . and fix what it finds"),
 )
 MATHX = '''"""A little arithmetic."""
 
@@ -187,7 +187,7 @@ def test_mean():
 
 
 def package(view):
-    """Write a package with two faults; find and mend the one with pytest, the other with ruff."""
+    """Write a package with two faults; find and fix one with pytest, the other with ruff."""
     ran = view.gave("run_cmd")
     if view.subtask.startswith("write_files"):
         if "mathx/__init__.py" in view.state["files_exist"]:

@@ -1,4 +1,4 @@
-"""A goal of ten rounds whose actions cannot be repeated unnoticed, and a process that works at it and is killed after so many ledger entries.
+"""A goal of ten rounds whose actions cannot be repeated unnoticed, and a process that works at it and is killed after a number of ledger entries.
 
 `python tests/coding_chaos.py RUNS WORKSPACE MODEL COUNT WHICH [RUN]` works at one of the `GOALS`; COUNT 0: until the end.
 """

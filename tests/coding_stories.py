@@ -1,4 +1,4 @@
-"""Runs that together take every row of the coding machine, told as text: what the model says, what the user does, which bounds hold, what fails."""
+"""Runs that together take every row of the coding machine, as text: what the model says, what the user does, which bounds hold, what fails."""
 
 import asyncio
 import json

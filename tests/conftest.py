@@ -45,14 +45,14 @@ def require_package(name, reason):
 
 
 class TimeLimitError(BaseException):
-    """A test takes too long. It is not an `Exception`, so that neither the tested code nor Hypothesis goes on after it."""
+    """Raised in a test that takes too long. It is not an `Exception`, so that neither the tested code nor Hypothesis goes on after it."""
 
 
 gc.disable()  # until all is collected: what modules and their cases are made of stays
 
 
 def pytest_configure(config):
-    """Have random cases drawn in full where tests marked `full` run."""
+    """Make tests draw random cases in full where tests marked `full` run."""
     marks = config.option.markexpr
     sample_sizes.IS_FULL = not marks or "full" in marks.replace("not full", "")
 
@@ -66,7 +66,7 @@ def pytest_xdist_setupnodes():
 
 
 def pytest_collection_finish():
-    """Have the garbage collector pass over what was collected, and come less often: it took an eighth of the time of all tests."""
+    """Exclude the collected tests from garbage collection, and make it run less often: it took an eighth of the time of all tests."""
     gc.freeze()
     gc.set_threshold(5_000, 20, 20)
     gc.enable()
@@ -120,23 +120,23 @@ def pytest_runtest_teardown(item, nextitem):
 
 @pytest.fixture
 def told(record_property):
-    """Have a line told at the end."""
+    """Add a line to the summary: `told(line)`."""
     return lambda line: record_property("told", line)
 
 
 @pytest.fixture
 def figures(record_property):
-    """Have figures added to a line of a table: `figures(table, line, column=number, ..)`."""
+    """Add figures to a line of a table in the summary: `figures(table, line, column=number, ..)`."""
     return lambda table, line, **numbers: record_property("figures", [table, line, numbers])
 
 
-#: Where the addresses of the Temporal server are kept.
+#: The key of the addresses of the Temporal server.
 NAMESPACES = pytest.StashKey()
 
 
 @pytest.fixture(scope="session")
 def namespaces(pytestconfig):
-    """Give addresses of namespaces of a Temporal server, for one test each: all tests of a process share the server."""
+    """Yield addresses of namespaces of a Temporal server, for one test each: all tests of a process share the server."""
     import temporal_server
 
     if temporal_server.temporal_program() is None:
@@ -148,12 +148,12 @@ def namespaces(pytestconfig):
 
 @pytest.fixture
 def fired(figures):
-    """Have faults of a kind told at the end: how many were planned, and how many of them fired."""
+    """Add faults of a kind to the summary: how many were planned, and how many of them fired."""
     return lambda kind, planned, number: figures("faults", kind, planned=planned, fired=number)
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Print what was told."""
+    """Print the summary: figures, lines, and what could not be tested here."""
     reports = [report for reports in terminalreporter.stats.values() for report in reports]
     ends = [report for report in reports if getattr(report, "when", None) == "teardown"]
     told = [pair for report in ends for pair in report.user_properties]
@@ -164,7 +164,7 @@ def pytest_terminal_summary(terminalreporter):
         *sorted({reason.removeprefix("Skipped: ") for reason in skipped if NOT_TESTED in reason}),
     ]
     if lines:
-        terminalreporter.section("what was told")
+        terminalreporter.section("summary of figures and notes")
         for line in lines:
             terminalreporter.write_line(line)
 

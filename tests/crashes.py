@@ -57,7 +57,7 @@ class Breaking:
 class World:
     """Where effects happen: counts them by key, and answers by a rule of key and try.
 
-    No failure stops a run: whoever resumes a run that has stopped wants it to be tried again.
+    No failure stops a run: resuming a run that has stopped means trying again.
     """
 
     def __init__(self, machine, store, answer):

@@ -1,6 +1,6 @@
-"""Random documents with families, each with another one that has all rows spelled out.
+"""Random documents with families, each with another one that has all rows expanded.
 
-Both texts come from one tree of phrases. What a phrase stands for is said here anew, from rules Fa1 to Fa6 of specs/semantics.md, by putting texts
+Both texts come from one tree of phrases. The meaning of a phrase is worked out here again, from rules Fa1 to Fa6 of specs/semantics.md, by putting texts
 together: nothing of the package is called for it.
 """
 
@@ -18,7 +18,7 @@ Environment = Mapping[str, Index]
 
 @attrs.frozen
 class Phrase:
-    """A text with families, those that are free in it, and the text that it stands for at their indices."""
+    """A text with families, those that are free in it, and the text that it means at their indices."""
 
     written: str
     free: frozenset[str]

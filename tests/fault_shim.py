@@ -1,6 +1,6 @@
 """Faults under a process: builds the library of `tests/crash/faults.c`, and speaks with it from within the process that has it.
 
-Whoever is started with it in LD_PRELOAD can be killed at any call that changes a file, or have the call fail; every call can be logged.
+A process started with it in LD_PRELOAD can be killed at any call that changes a file, or have the call fail; every call can be logged.
 """
 
 import atexit

@@ -1,20 +1,20 @@
-"""Programs that attack whoever judges them, as data: a name, the source, and what must be said of it.
+"""Programs that attack the process that judges them, as data: a name, the source, and the verdict that they must get.
 
 A source may name targets that `attacked.py` makes: `@secret@` (a file), `@outside@` (a folder for all), `@tcp@`, `@udp@` (ports on
 127.0.0.1), `@unix@`, `@abstract@`, `@letters@` (sockets), `@pid@` (the process that judges), `@package@` (a file of ours), `@key@` (under which
-nobody has anything of the kernel's), `@theirs@` (under which somebody has). What it can steal it returns.
+there is no object of the kernel), `@theirs@` (under which there is one). What it can steal it returns.
 """
 
 import attrs
 
-#: Nobody guesses these.
+#: Values that cannot be guessed.
 CASES = (("answer(20)", 41_729_003), ("answer(1)", 86_028_121))
 SECRETS = ("dsa-secret-in-a-file", "dsa-secret-in-the-environment")
 
 
 @attrs.frozen
 class Hostile:
-    """What must hold: `said` stands in the feedback; or the program `passes`, its attack having done nothing.
+    """What must hold: `said` is in the feedback; or the program `passes`, its attack having done nothing.
 
     On rungs without one of the features in `needs` it is not tried: there it would do what it wants.
     """
@@ -150,9 +150,9 @@ FORGED = {
         "one more": 'write(b\'[0, "value", "1"]\\n\')\ndef answer(n): return 1',
         "an early end": "def answer(n):\n write(b'[\"end\"]\\n')\n return 1",
         "twice": 'def answer(n):\n write(b\'[0, "value", "3"]\\n\' * 2)\n return 1',
-        "no JSON": "write(b'not json\\n')" + RIGHT,
+        "not JSON": "write(b'not json\\n')" + RIGHT,
         "deep JSON": "write(b'[' * 60000 + b'\\n')" + RIGHT,
-        "no text": "write(b'\\xff\\xfe\\n')" + RIGHT,
+        "not text": "write(b'\\xff\\xfe\\n')" + RIGHT,
         "true for 1": 'write(b\'["loaded"]\\n[true, "value", "1"]\\n\')\nos._exit(0)',
         "a deep literal": "write(b'[\"loaded\"]\\n[0, \"value\", \"' + b'-' * 50000 + b'1\"]\\n')\nos._exit(0)",
         "no reason": 'write(b\'["unloadable", ""]\\n\')\nos._exit(0)',

@@ -33,7 +33,7 @@ _ELEMENTS = frozenset(
     pre code form label input textarea select option datalist button fieldset legend dfn img svg g path polygon polyline ellipse circle text b
     """.split()  # noqa: SIM905  (a list that people read)
 )
-#: Words of the ledger that nobody writes but dsa, and fields with such words alone.
+#: Words of the ledger that only dsa writes, and fields with such words alone.
 _WORDS, _FIXED = frozenset(["retry", "fail", "done", "again"]), frozenset(["kind"])
 _ADDRESSES = {"href", "src", "action", "formaction"}
 _OURS = {

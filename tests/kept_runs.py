@@ -83,7 +83,7 @@ def write_shop(folder: Path) -> Path:
 
 
 def keep(root: Path, entries, text: str = SHOP, run: str = RUN) -> None:
-    """Keep a run that nobody holds, with the summary that its process has left: of its rest if it had come to one, else of one that was killed."""
+    """Store a run that no process holds, with the summary that its process has left: of its rest if it had come to one, else of a killed one."""
     entries = list(entries)
     now = _replayed(entries, text, run)
     with open_store(root) as store:
@@ -104,7 +104,7 @@ def _replayed(entries, text: str, run: str):
 
 
 def recorded(root: Path, run: str = RUN):
-    """Return what is kept of a run."""
+    """Return a stored run."""
     with open_store(root) as store:
         return store.read(run)
 

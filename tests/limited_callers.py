@@ -1,4 +1,4 @@
-"""A program: run code on one rung from processes that have little themselves, and tell what came of each, one JSON object.
+"""A program: run code on one rung from processes that have little themselves, and print the result of each, one JSON object.
 
 `limited_callers.py RUNG [known]`; it is run as root and as an ordinary user. Each case is a fork of it whose own limits are lowered, hard and soft;
 with `known` the rung has been tried before, where there was no lack of anything.

@@ -1,6 +1,6 @@
-"""Runs of several machines, lived and replayed in this process, told whole; run as a program: FOLDER.
+"""Runs of several machines, played and replayed in this process, and printed in full; run as a program: FOLDER.
 
-What it prints must not depend on the process: whoever is first in the folder keeps the ledgers of its runs there, and all others replay these.
+The output must not depend on the process: the first process in the folder stores the ledgers of its runs there, and all others replay these.
 """
 
 import json

@@ -51,7 +51,7 @@ async def slow(seconds: float, mark: str = "") -> str:
 
 @server.tool(annotations=READS, structured_output=False)
 def big(chars: int) -> str:
-    """Return so many characters."""
+    """Return a text of `chars` characters."""
     return "<" + "x" * (chars - 2) + ">"
 
 

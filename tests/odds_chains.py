@@ -1,4 +1,4 @@
-"""Small chains with somebody who chooses, and what they come to: every memoryless way to choose is worked out in fractions."""
+"""Small chains with choices, and their exact odds: every memoryless way to choose is worked out in fractions."""
 
 from fractions import Fraction
 from itertools import product
@@ -11,7 +11,7 @@ from dsa.checks.search.state_graph import components
 
 
 def chain_with(choices, ends, **more):
-    """Return a chain from lists of choices, each a list of (odds, node, gain); the gain stands in place of the command."""
+    """Return a chain from lists of choices, each a list of (odds, node, gain); the gain takes the place of the command."""
     laid_out = tuple(tuple(map(tuple, each)) for each in choices)
     return Chain(
         None, tuple(range(len(choices))), laid_out, {node: End("final", str(node)) for node in ends}, (), **more

@@ -23,7 +23,7 @@ def is_open(path):
 
 
 def interpreter():
-    """A Python of this version outside root's home; a skip that is told where there is none."""
+    """A Python of this version outside root's home; skips with a message if there is none."""
     found = next(filter(is_open, (Path(sys.executable).resolve(), Path("/usr/bin", _VERSION))), None)
     if found is None:
         pytest.skip(
@@ -33,9 +33,9 @@ def interpreter():
 
 
 def run(script, *arguments, is_root, env=None):
-    """Run a program of the tests as root, or as an ordinary user; return what it printed. A skip that is told where that cannot be."""
+    """Run a program of the tests as root, or as an ordinary user; return what it printed. Skips with a message where that is impossible."""
     if is_root and os.geteuid() != 0:
-        pytest.skip(f"{NOT_TESTED} as root: these tests are run by somebody else")
+        pytest.skip(f"{NOT_TESTED} as root: these tests are run by another user")
     becomes = {} if is_root or os.geteuid() != 0 else {"user": USER, "group": USER, "extra_groups": ()}
     folders = [Path(dsa.__file__).parent.parent, Path(__file__).parent, sysconfig.get_path("purelib")]
     if becomes and not all(map(is_open, folders)):

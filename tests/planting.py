@@ -1,6 +1,6 @@
-"""A program: plants what git would take for repositories into a workspace by a command, and tells what was left of it.
+"""A program: plants what git would take for repositories into a workspace by a command, and prints what was left of it.
 
-Takes the folder of a workspace to be made. Used by tests that run it as root and as somebody else.
+Takes the folder of a workspace to be made. Used by tests that run it as root and as another user.
 """
 
 import json

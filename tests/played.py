@@ -1,4 +1,4 @@
-"""Runs of whole machines with a model that follows a list, told as text.
+"""Runs of whole machines with a model that follows a list, as text.
 
 One line an event: the event with its verdicts, the effects it led to, the state reached.
 """

@@ -9,7 +9,7 @@ import attrs
 
 @attrs.frozen
 class Attack:
-    """What must come of it: an error of one of these codes, or, where there are none, a result: this value, these files.
+    """The result that it must have: an error of one of these codes, or, if there are none, this value and these files.
 
     On rungs without one of the features in `needs` it is not tried. One that `hangs` is given a second.
     """
@@ -27,7 +27,7 @@ GONE = ("python_killed",)
 
 
 def stopped(source, *needs):
-    """A program whose every attack must raise: on its own line, what works is told."""
+    """Return a program whose every line must raise; it prints those that do not."""
     attempts = "\n".join(f"tried({line!r})" for line in source.strip().splitlines())
     return Attack(
         "import os, socket, subprocess, signal, ctypes, resource, sys, shutil, pathlib, urllib.request\nworked = []\n"

@@ -64,7 +64,7 @@ def _is_large_enough(machine: Machine) -> bool:
 
 
 def _drawn(strategy: st.SearchStrategy[Machine], count: int, is_wanted: Callable[[Machine], bool]) -> list[Machine]:
-    """Return so many machines of a strategy, the same ones every time."""
+    """Return `count` machines of a strategy, the same ones every time."""
     found: list[Machine] = []
     for batch in range(1_000):
 
@@ -83,7 +83,7 @@ def _drawn(strategy: st.SearchStrategy[Machine], count: int, is_wanted: Callable
 
 @cache
 def random_sample(count: int) -> tuple[Machine, ...]:
-    """Return so many machines without properties: a third are anything, a third have several emissions of an effect, a third use families."""
+    """Return `count` machines without properties: a third are anything, a third have several emissions of an effect, a third use families."""
     third = count // 3
     every = (
         _drawn(machines(claims=False), count - 2 * third, lambda _: True),

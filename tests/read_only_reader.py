@@ -1,4 +1,4 @@
-"""Opens a store as usual where it may not be written, and says what it shows; run as an ordinary user by the tests of read-only folders."""
+"""Opens a store as usual where it may not be written, and prints what it shows; run as an ordinary user by the tests of read-only folders."""
 
 import sys
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Rewritten assertions: a program that compiles modules as pytest does, once, where each worker would do it for itself.
 
 That is a third of the time that a worker takes before its first test. pytest marks all of `dsa` to be rewritten, because
-the package has a plugin; the programs that tests start with pytest read what is kept here, too. What is up to date stays.
+the package has a plugin; the programs that tests start with pytest read these files, too. Files that are up to date stay.
 """
 
 import sys

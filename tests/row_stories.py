@@ -1,4 +1,4 @@
-"""What stories of the shipped machines share: how they are played by the real driver, and which mutants they have to notice."""
+"""Stories of the shipped machines: how the real driver plays them, and which mutants they have to notice."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ HANGS = "hangs"
 
 
 class AlarmClock(StillClock):
-    """Stands still, but for long waits once it is told to ring."""
+    """Stands still, but ends long waits once `rings` is set."""
 
     def __init__(self):
         super().__init__()

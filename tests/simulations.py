@@ -1,4 +1,4 @@
-"""What tests simulate: the documents in which planted faults are met, all that are shipped, random ones; and how many seeds find a fault.
+"""Simulations for tests: the documents in which planted faults are met, the shipped ones, random ones; and how many seeds find a fault.
 
 Run as a program it tells seeds of several documents whole: the same in every process.
 """
@@ -255,7 +255,7 @@ def violations(about, seeds):
 
 
 def seeds_needed(about, first, most):
-    """Return how many seeds, from the first one on, it takes until an oracle is broken, and which; None when so many are not enough."""
+    """Return how many seeds, from the first one on, it takes until an oracle is violated, and which; None when `most` seeds are not enough."""
     seed, found = next(violations(about, range(first, first + most)), (None, None))
     return None if found is None else (seed - first + 1, found)
 

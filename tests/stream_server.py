@@ -37,7 +37,7 @@ def answered(*pieces, status="200 OK", kind="text/event-stream", headers=()):
 
 
 def refusing(status, body, *headers):
-    """Return an answer that is none."""
+    """Return an answer that refuses the request."""
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     return answered(text, status=f"{status} X", kind="application/json", headers=headers)
 

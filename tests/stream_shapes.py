@@ -1,4 +1,4 @@
-"""The shapes that streams of models come in, from `tests/streams/`: what is sent, and what must come of it.
+"""The shapes that streams of models come in, from `tests/streams/`: what is sent, and what it must give.
 
 A shape names the report it is from. `deltas` stand for chunks of one choice, with `finish` in a chunk of its own; `chunks` are
 whole. A call is [id, name, arguments], or [id, name, null, error]; an id that is null must be made. `rescues` are the kinds.

@@ -58,7 +58,7 @@ def server(count: int) -> Iterator[list[str]]:
 
 
 class Namespaces(Iterator[str]):
-    """Addresses that nobody has used, of one server after the other: one that has nothing to do still works for each of its namespaces.
+    """Addresses that are unused, of one server after the other: one that has nothing to do still works for each of its namespaces.
 
     A server starts with its first address. It ends when the addresses of the next one are asked for, or with `end_server`.
     """
@@ -89,7 +89,7 @@ def wait_for(port: int, namespace: str) -> None:
         async for _ in client.list_workflows("WorkflowType = 'dsa'"):
             pass
 
-    with ThreadPoolExecutor(1) as thread:  # whoever waits may be in an event loop
+    with ThreadPoolExecutor(1) as thread:  # the caller may be in an event loop
         for _ in range(200):
             try:
                 thread.submit(lambda: asyncio.run(ask())).result()
@@ -140,7 +140,7 @@ async def history(runs: Any, run_id: str = "order") -> list[Any]:
 
 
 async def until(is_so: Callable[[], object]) -> None:
-    """Wait until something is so that tells nobody."""
+    """Wait until a condition holds that sends no notice."""
     while not is_so():  # noqa: ASYNC110
         await asyncio.sleep(0.02)
 

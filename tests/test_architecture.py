@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(path for top in ("dsa", "machines") for path in (ROOT / top).rglob("*.py"))
 
-#: What each part of `dsa` may import of `dsa`. A part may always import itself.
+#: The parts of `dsa` that each part may import. A part may always import itself.
 CORE = {
     "immutable", "text", "errors", "expr", "declarations", "machine", "data_use", "semantics", "compiled_step", "system", "ground_system", "trace",
 }  # fmt: skip
@@ -59,7 +59,7 @@ IMPURE_MODULES = {
     "asyncio", "git", "http", "httpx", "io", "litellm", "multiprocessing", "os", "pathlib", "random", "shutil", "signal",
     "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid", "xllamacpp",
 }  # fmt: skip
-#: What a pure module may use of these all the same, with the reason.
+#: Impure modules that a pure module may use all the same, with the reason.
 PURE_ENOUGH = {
     ("dsa.runtime.policy.policy_calls", "asyncio"): "futures, and letting the event loop go round: no input, no output",
     ("dsa.runtime.secrets", "urllib"): "texts as URLs write them",
@@ -111,7 +111,7 @@ BY_NAME = {
     "machines": "the public names that are not asked for",
     "machines.chat.sql": "what the processes that read data do without",
 }
-#: What a check of a small machine must not load: it would take longer than the check.
+#: Modules that a check of a small machine must not load: loading would take longer than the check.
 NOT_FOR_A_SMALL_CHECK = HEAVY | {
     "ctypes", "dsa.checks.search.bdd_engine", "dsa.checks.search.c_engine", "dsa.checks.search.numpy_engine", "dsa.checks.odds",
     "dsa.checks.monitor", "dsa.checks.explanation", "dsa.edge.processes", "dsa.lang.document_writer", "dsa.runs", "email", "git",
@@ -120,10 +120,10 @@ NOT_FOR_A_SMALL_CHECK = HEAVY | {
 MAX_LINES, MAX_CLASS_LINES, MAX_FUNCTION_LINES = 700, 250, 40
 MOST_EXCEPTIONS = 20
 #: Files, classes and functions that may be longer, with the reason.
-#: What prints by itself: programs that are copied out, or run in a process of their own.
+#: Modules that print by themselves: programs that are copied out, or run in a process of their own.
 PRINTS: set[str] = {"dsa.kernel"}
 EXCEPTIONS: dict[str, str] = {
-    "dsa/kernel.py": "one file that is copied out and read whole by whoever trusts it",
+    "dsa/kernel.py": "one file that is copied out, and read whole by people who are to trust it",
     "dsa/kernel.py:Claim": "what is claimed, and how that is seen, is read from top to bottom",
     "dsa/edge/driver.py:Driver": "one run's event loop: what comes in and what goes out share its state",
     "machines/coding/coding_work.py:Work": "the fold of a coding run's events, one method for each",
@@ -141,7 +141,7 @@ def _part(module: str) -> str:
 
 @cache
 def _imports(path: Path) -> list[tuple[str, int, bool]]:
-    """Return every module imported, its line, and whether it stands inside a function."""
+    """Return every module imported, its line, and whether the import is inside a function."""
     blocks = [n for n in _tree(path).body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
     for_type_checkers = {id(n) for block in blocks for n in ast.walk(block)}
     functions = [n for n in _nodes(path) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -184,7 +184,7 @@ def _pointing_up(path: Path) -> list[str]:
     ]
 
 
-def test_the_core_does_no_input_or_output() -> None:
+def test_core_does_no_input_or_output() -> None:
     pure = [path for path in SOURCES if _part(_module(path)) in PURE]
     assert pure
     faults = [
@@ -212,7 +212,7 @@ def test_help_imports_no_heavy_package() -> None:
     assert not (HEAVY | {"markdown_it", "rich", "git"}) & set(loaded)
 
 
-def test_a_small_check_loads_little() -> None:
+def test_small_check_loads_no_heavy_module() -> None:
     code = "import sys, dsa.cli.main as m; m.program(['check', 'dual_state'], 'dsa', standalone_mode=False)"
     told = f"import atexit, sys; atexit.register(lambda: print('loaded', *sys.modules)); {code}"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
@@ -221,10 +221,10 @@ def test_a_small_check_loads_little() -> None:
     assert not NOT_FOR_A_SMALL_CHECK & set(loaded)
 
 
-#: What a module loads by name from above it, with the reason.
+#: Packages above it that a module loads by name, with the reason.
 LOADED_ABOVE = {
     "dsa.runs.runs": {"temporal"}
-}  # an address says who keeps the runs; the package is there only with its extra
+}  # an address says where the runs are stored; the package is installed only with its extra
 
 
 def _by_name(path: Path) -> list[tuple[str, int]]:
@@ -237,7 +237,7 @@ def _by_name(path: Path) -> list[tuple[str, int]]:
     return found
 
 
-def test_what_is_loaded_by_name_points_down_too() -> None:
+def test_modules_loaded_by_name_point_down() -> None:
     found = {_module(path): named for path in SOURCES if (named := _by_name(path))}
     assert set(found) == set(BY_NAME)
     for module, named in found.items():
@@ -249,7 +249,7 @@ def test_what_is_loaded_by_name_points_down_too() -> None:
             )
 
 
-def test_no_import_cycles() -> None:
+def test_imports_have_no_cycles() -> None:
     graph = {_module(path): {name for name, _, _ in _imports(path) if name.startswith("dsa")} for path in SOURCES}
 
     def reaches(start: str) -> set[str]:
@@ -273,7 +273,7 @@ def test_files_classes_and_functions_are_short() -> None:
 
 
 def _too_long(path: Path) -> list[tuple[str, int]]:
-    """Return what is longer than its kind may be in a file, by its place, with its lines."""
+    """Return the files, classes and functions of a file that are too long, each with its number of lines."""
     name = str(path.relative_to(ROOT))
     sizes = [(name, path.read_text(encoding="utf-8").count("\n"), MAX_LINES)]
     for node in _nodes(path):
@@ -283,7 +283,7 @@ def _too_long(path: Path) -> list[tuple[str, int]]:
     return [(where, lines) for where, lines, most in sizes if lines > most]
 
 
-def test_every_module_says_what_it_is() -> None:
+def test_every_module_has_a_docstring() -> None:
     faults = [f"{path} has no docstring" for path in SOURCES if not ast.get_docstring(_tree(path))]
     assert not faults, "\n".join(faults)
 
@@ -293,7 +293,7 @@ def test_exceptions_are_few() -> None:
     assert all((ROOT / name.split(":")[0]).exists() for name in EXCEPTIONS)
 
 
-#: What only one module makes: whoever else wants a run, or a store, asks the door (dsa.runs).
+#: Classes that only these modules create: anything else that needs a run or a store asks the door (dsa.runs).
 MADE_BY = {
     "Driver": ["dsa.runs.handle", "dsa.temporal.run_workflow"],
     "SqliteStore": ["dsa.runs.place"],
@@ -314,7 +314,7 @@ def test_drivers_and_stores_are_made_in_one_place() -> None:
 
 @cache
 def _tree(path: Path) -> ast.Module:
-    """Return what a file says; nobody may change it."""
+    """Return the syntax tree of a file; the callers share it and must not change it."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -331,13 +331,13 @@ def _calls(path: Path) -> list[tuple[str, int]]:
 
 
 def _dotted(node: ast.expr) -> str:
-    """Return a name with its dots; what a call or an index gave stands as nothing before the dot."""
+    """Return a name with its dots; the result of a call or an index before a dot becomes an empty text."""
     if isinstance(node, ast.Name):
         return node.id
     return f"{_dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
 
 
-def test_all_that_is_printed_goes_through_one_function() -> None:
+def test_commands_print_through_one_function() -> None:
     printing = {"click.echo", "click.secho", "click.style", "print"}
     faults = [
         f"{path}:{line}: {name}; commands print with dsa.cli.command_line.say"
@@ -349,7 +349,7 @@ def test_all_that_is_printed_goes_through_one_function() -> None:
     assert not faults, "\n".join(faults)
 
 
-def test_only_the_door_opens_what_keeps_runs() -> None:
+def test_only_the_runs_package_opens_stores() -> None:
     outside = [path for path in SOURCES if _part(_module(path)) != "runs"]
     faults = [str(path) for path in outside if not _names(path).isdisjoint(WITHIN_THE_DOOR)]
     assert not faults, "\n".join(faults)
@@ -368,7 +368,7 @@ def _names(path: Path) -> set[str]:
 ASKING = {"generate", "agenerate", "_generate"}
 
 
-def test_whoever_asks_a_generator_hears_the_answer_alone() -> None:
+def test_callers_of_generators_strip_drafts() -> None:
     asking = [path for path in SOURCES if "machines" in path.parts or _part(_module(path)) == "guards"]
     faults = [
         f"{path}:{node.lineno}: {node.name} asks a generator: what it gives passes dsa.runtime.speech.strip_drafts"
@@ -393,7 +393,7 @@ LEAST_IN_A_FOLDER = 3
 MOST_SHARED_BY_COMMANDS = 4
 #: Module names that every package of a kind has.
 SLOTS = {"__init__", "__main__", "bindings", "command", "policies"}
-#: Counts that may only fall: what each stands for is in tests/test_architecture.py:test_counts_only_fall.
+#: Counts that may only fall; test_counts_only_fall says what each one counts.
 MOST_JSON_DICTS, MOST_LONG_SIGNATURES, MOST_EXCEPTION_CLASSES = (
     129,
     33,

@@ -1,4 +1,4 @@
-"""The decorator `each_row`: it must find whatever a case for each row would find."""
+"""The decorator `each_row`: it must find everything that a case for each row would find."""
 
 import pytest
 from each_row import each_row
@@ -17,7 +17,7 @@ def equal(left, right, more):
     assert left + more == right
 
 
-def test_each_row_that_fails_is_named_with_its_error():
+def test_every_failing_row_is_named_with_its_error():
     with pytest.RaisesGroup(AssertionError, AssertionError) as caught:
         odd()
     assert "2 of 4 rows failed:\n- 2\n- 4" in str(caught.value)
@@ -56,7 +56,7 @@ def test_row_with_a_mark_or_without_a_value_is_refused():
 
 
 @each_row("number", [1, 2])
-def test_row_has_fixtures_of_its_own(number, tmp_path, monkeypatch, capsys):
+def test_every_row_has_its_own_fixtures(number, tmp_path, monkeypatch, capsys):
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").touch()
     assert not hasattr(pytest, "of_one_row")
@@ -67,5 +67,5 @@ def test_row_has_fixtures_of_its_own(number, tmp_path, monkeypatch, capsys):
 
 def test_patch_of_the_last_row_ends_with_it(tmp_path, capsys):
     with pytest.MonkeyPatch.context() as patches:
-        test_row_has_fixtures_of_its_own(tmp_path=tmp_path, monkeypatch=patches, capsys=capsys)
+        test_every_row_has_its_own_fixtures(tmp_path=tmp_path, monkeypatch=patches, capsys=capsys)
         assert not hasattr(pytest, "of_one_row")

@@ -1,4 +1,4 @@
-"""What the program keeps is what pytest itself would keep, byte for byte, so that pytest reads it."""
+"""The program writes the same compiled modules as pytest, byte for byte, so that pytest reads them."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from rewritten_assertions import ROOT, keep, modules
 TEST = "def test_sum():\n    a = 1\n    assert a + 1 == 2, 'a sum'\n"
 
 
-def test_what_is_kept_is_what_pytest_keeps(tmp_path):
+def test_compiled_module_is_the_one_that_pytest_writes(tmp_path):
     path, folder = tmp_path / "test_sum.py", tmp_path / "__pycache__"
     path.write_text(TEST, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
@@ -27,7 +27,7 @@ def test_what_is_kept_is_what_pytest_keeps(tmp_path):
     assert own.read_bytes() != by_pytest
 
 
-def test_modules_of_tests_and_of_the_package_are_among_them():
+def test_modules_of_tests_and_of_the_package_are_compiled():
     found = {path.relative_to(ROOT).as_posix() for path in modules(ROOT)}
     assert found >= {
         "tests/conftest.py",

@@ -85,5 +85,5 @@ def test_hanging_tests_end_and_ignored_signals_reach_programs(tmp_path):
     assert "2 failed, 3 passed, 1 error" in done.stdout
 
 
-def test_random_cases_are_drawn_in_full_where_full_tests_run(pytestconfig):
+def test_random_cases_are_drawn_in_full_in_full_test_runs(pytestconfig):
     assert sample_size(1, full=2) == (1 if pytestconfig.option.markexpr == "not full" else 2)

@@ -14,6 +14,6 @@ ROOT = Path(__file__).parent.parent
     [("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",)],
     ids=["lint", "format", "types"],
 )
-def test_tool_is_content(arguments: tuple[str, ...]) -> None:
+def test_tool_reports_no_fault(arguments: tuple[str, ...]) -> None:
     done = subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

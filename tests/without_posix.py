@@ -1,6 +1,6 @@
 """The program as it is without what only POSIX has: its modules cannot be imported, its names are not in `os`.
 
-`python tests/without_posix.py ARGUMENTS` is `dsa ARGUMENTS`. It is no Windows: paths, processes and the console are still this machine's.
+`python tests/without_posix.py ARGUMENTS` is `dsa ARGUMENTS`. It does not imitate Windows: paths, processes and the console are still this machine's.
 """
 
 import os

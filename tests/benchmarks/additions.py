@@ -64,7 +64,7 @@ def bench_configurations() -> None:
 
 
 def family_text(rows: int) -> str:
-    """A document with families that stands for so many rows: each with a condition, an update and an effect."""
+    """Return a document with families that expands to that number of rows: each with a condition, an update and an effect."""
     places = range(rows // OF_A_FAMILY)
     states = [f"| s{place} | {'' if place else 'initial'} |" for place in places]
     written = [

@@ -181,7 +181,7 @@ async def timed_ms(say: Callable, text: str) -> tuple[float, float]:
 
 
 async def both(chat: Chat, bare: Bare, what: str, count: int) -> list[list[float]]:
-    """Return rounds of milliseconds for each thing, of so many in a turn: wall time of ours and of the bare loop, processor time of both.
+    """Return rounds of milliseconds for each thing, of `count` in a turn: wall time of ours and of the bare loop, processor time of both.
 
     They are what it takes at full speed: the processor of a shared machine is at times half as fast, and plain Python, timed before and after, says when.
     """

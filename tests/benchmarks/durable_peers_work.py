@@ -2,7 +2,7 @@
 
 generate -> validate -> (generate | done), N transitions in all, each of which gives a text of 300 characters. STATE is `fixed` (it has the last
 texts) or `growing` (it has all of them). The peers' parts import nothing of this project, so that the peers' interpreter runs them. Prints a
-JSON object: processor and wall seconds of N transitions after WARM_UP others, their fsyncs (null when nobody counts), bytes of all that is
+JSON object: processor and wall seconds of N transitions after WARM_UP others, their fsyncs (null when they are not counted), bytes of all that is
 left.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 TEXT = "t" * 300
-#: Does so many transitions in a run of that name.
+#: Makes that number of transitions in a run of that name.
 Work = Callable[[str, int], None]
 
 MACHINE = """# loop

@@ -54,7 +54,7 @@ def measured(contenders: Mapping[str, Contender], expected: int, rounds: int = R
 
 
 def compare(taken: Mapping[str, list[Took]], peer: str, limits: Mapping[str, float]) -> None:
-    """Print how many times faster than a peer each engine is, the median of the rounds' ratios; a limit of 0 is none."""
+    """Print how many times faster than a peer each engine is, the median of the rounds' ratios; 0 means no limit."""
     for name, least in limits.items():
         if peer in taken and name in taken:
             pairs = zip(taken[peer], taken[name], strict=True)

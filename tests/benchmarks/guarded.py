@@ -30,7 +30,7 @@ ON_FILES = (1_000, 0.08, 3)
 
 
 class Passing(GuardInterface):
-    """Rejects until the last of so many attempts."""
+    """Rejects all attempts but the last of a given number."""
 
     blocks = False
 

@@ -46,7 +46,7 @@ class Scripted(GeneratorInterface):
 
 
 class Passing(GuardInterface):
-    """Rejects until the last of so many attempts."""
+    """Rejects all attempts but the last of a given number."""
 
     def __init__(self, attempts):
         self.left = attempts

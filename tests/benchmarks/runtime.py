@@ -78,7 +78,7 @@ async def work(_action: Action, _context: PolicyContext) -> list[Step]:
 
 
 class Passing(GuardInterface):
-    """Rejects until the last of so many attempts."""
+    """Rejects all attempts but the last of a given number."""
 
     blocks = False
 
@@ -111,14 +111,14 @@ def chain(effects: int) -> Machine:
 
 
 async def attempted(runs: Runs, machine: Machine, attempts: int) -> Rest:
-    """Let the dual-state agent make so many attempts, of which the last passes."""
+    """Let the dual-state agent make `attempts` attempts, of which the last passes."""
     generators = {"llm": ScriptedGenerator([TEXT] * attempts)}
     binding = Bindings(bindings.effects, {"g": Passing(attempts)}, generators, NO_SECRETS)
     return await run_to_rest(runs, machine, "Write add", binding)
 
 
 def attempts_made(machine: Machine, attempts: int, repeated: int = 1) -> Run:
-    """Make runs of so many attempts in memory, one after the other; return the last."""
+    """Make runs in memory, one after the other, each with that number of attempts; return the last."""
 
     async def several() -> Run:
         async with dsa.open_runs(MEMORY) as runs:

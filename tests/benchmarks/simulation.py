@@ -16,7 +16,7 @@ MOST = 420
 
 
 def simulated(seeds: int, workers: int) -> dict[str, float]:
-    """Simulate so many seeds in a process of its own; return what it says of them."""
+    """Simulate `seeds` seeds in a process of its own; return the figures that it prints."""
     dsa = str(Path(sys.executable).with_name("dsa"))
     command = [dsa, "sim", "dual_state", "--seeds", str(seeds), "--workers", str(workers), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

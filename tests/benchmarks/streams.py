@@ -263,7 +263,7 @@ def bench_stream_shapes() -> None:
             lost = [shape for shape in played if shape not in good]
     unseen = [shape for shape in played if ends_unseen(shape)]
     for told, shapes in (
-        ("calls lost in LiteLLM's stream, whoever puts it together", lost),
+        ("calls lost in LiteLLM's stream, whatever puts it together", lost),
         ("broken ends hidden by it", unseen),
     ):
         print(f"  {told}:")

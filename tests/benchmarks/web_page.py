@@ -118,7 +118,7 @@ class OpenPage:
 
 
 class Commits:
-    """The time of the last commit; it is told of each moment as soon as it is durable."""
+    """The time of the last commit; the journal calls it at each moment as soon as it is durable."""
 
     def __init__(self) -> None:
         self.last_at = 0.0

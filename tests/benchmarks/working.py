@@ -93,7 +93,7 @@ def filled(folder):
 
 
 def worked(model, what, rounds):
-    """Work for so many rounds; return what each took."""
+    """Work for that number of rounds; return the time of each."""
     marks = Marks()
     with memory_folder() as folder:
         config = config_of(model, filled(folder))

@@ -175,10 +175,10 @@ def test_more_samples_go_on_from_those_that_are_there_and_fewer_count_the_first(
     ("arguments", "message"),
     [
         (("--tasks", "lur"), "error: there is no task 'lur'; there are: template, password, lru"),
-        (("--arms", "twice"), "error: 'twice' is no arm: write one_shot, best_of_N or guarded_N"),
+        (("--arms", "twice"), "error: 'twice' is not an arm: write one_shot, best_of_N or guarded_N"),
         (
             ("--model", "scripted:nowhere"),
-            "error: nowhere is no folder; scripted:DIR takes one with a script for each task",
+            "error: nowhere is not a folder; scripted:DIR takes a folder with a script for each task",
         ),
         (("--samples", "0"), "0 is not in the range x>=1"),
         (("--prompt", "mine"), "'mine' is not one of 'dsa', 'published'"),

@@ -1,6 +1,6 @@
-"""Has a process forked that runs `dsa` with these arguments, these streams, this folder and this environment; ends as it ends.
+"""Client: asks for a forked process that runs `dsa` with these arguments, streams, folder and environment; ends as it ends.
 
-Signals are passed on. Where nobody forks, or the environment has something else for Python itself to read as it begins, this process becomes the program.
+Signals are passed on. Where no server forks, or the environment has other settings that Python itself reads at its start, this process becomes the program.
 It imports only what is built in: the modules above (`os`, `socket`, `signal`, `json`) would take longer than all the rest.
 """
 

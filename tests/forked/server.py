@@ -1,4 +1,4 @@
-"""Imports the program `dsa`, and forks a process for each client that asks: `server.py SOCKET`. Ends with its standard input.
+"""Server: imports the program `dsa`, and forks a process for each client that asks: `server.py SOCKET`. Ends with its standard input.
 
 `server.py SOCKET litellm` imports LiteLLM as well, and so for a module of `dsa`; `server.py SOCKET MODULE` imports only that module. It imports when the first client asks.
 A process whose client is gone is killed, as it would have been in the client's place.

@@ -1,4 +1,4 @@
-"""Whatever the text, reading gives a machine or says why not, and laying out never fails."""
+"""Any text: reading gives a machine or says why not, and formatting never fails."""
 
 import re
 
@@ -14,7 +14,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def require_sound(text: str) -> bool:
-    """Read and lay out a text, and check all that is promised of any text; return whether it is a machine."""
+    """Read and format a text, and check what is promised of any text; return whether it is a machine."""
     reading = read_machine(text)
     is_error = any(finding.severity == "error" for finding in reading.diagnostics)
     assert (reading.machine is None) == is_error
@@ -42,16 +42,16 @@ def require_sound(text: str) -> bool:
 
 def require_all_sound(count: int, seed: int) -> None:
     machines = sum(require_sound(text) for text in texts(count, seed))
-    assert count * 0.1 < machines < count * 0.6, "texts that are all right, or none, try nothing"
+    assert count * 0.1 < machines < count * 0.6, "a test needs some texts that are machines and some that are not"
 
 
-def test_any_text_is_read_and_laid_out():
+def test_any_text_is_read_and_formatted():
     require_all_sound(120, seed=2026)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(20))
-def test_any_of_many_texts_is_read_and_laid_out(seed):
+def test_any_of_many_texts_is_read_and_formatted(seed):
     require_all_sound(1_000, seed)
 
 
@@ -94,7 +94,7 @@ def test_every_nasty_value_is_read_in_every_cell(word):
         require_sound_in_cell(word, nasty)
 
 
-def test_the_slowest_text_is_found():
+def test_slowest_text_is_found():
     seconds, text = slowest(20, 1, read_machine)
     assert seconds > 0
     assert text in set(texts(20, 1))

@@ -1,4 +1,4 @@
-"""What the claims of a certificate mean, by the reference and by S12, apart from the kernel: for tests that hold the kernel against it."""
+"""The meaning of a certificate's claims, by the reference and by S12, independent of the kernel: tests compare the kernel with it."""
 
 from collections import defaultdict
 from itertools import product

@@ -1,4 +1,4 @@
-"""Edits of a machine, as somebody makes them in a table that is in use; and runs of a machine that are in flight.
+"""Edits of a machine, as people make them in a table that is in use; and runs of a machine that are in flight.
 
 Takes a machine and a source of chance, gives a machine that is a valid document too, and the edit's name.
 """
@@ -52,7 +52,7 @@ def _one(machine: Machine, chance: random.Random) -> tuple[str, Machine]:
             MachineError,
             IndexError,
             StopIteration,
-        ):  # there is nothing of the kind to edit, or it is no machine then
+        ):  # there is nothing of this kind to edit, or the edit is not a valid machine
             continue
         return edit.__name__, changed
 

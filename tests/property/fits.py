@@ -1,4 +1,4 @@
-"""Whether a run in flight fits another table, said plainly: the history folded by both, all that may come afterwards walked through.
+"""Fits: whether a run in flight fits another table, decided the plain way: both fold its history, and everything that may follow is walked through.
 
 Written with `dsa.semantics.step` alone, apart from `dsa.checks` and from runs. Slow, and for small machines only.
 """
@@ -27,7 +27,7 @@ def shared(old: Machine, new: Machine) -> list[str]:
 
 
 def seen(machine: Machine, here: Configuration, names: list[str]):
-    """What of a configuration must be the same."""
+    """Return the part of a configuration that must be the same."""
     values = dict(zip((v.name for v in machine.variables), here.values, strict=True))
     known = tuple((name, type(values[name]), values[name]) for name in names)
     return (
@@ -40,7 +40,7 @@ def seen(machine: Machine, here: Configuration, names: list[str]):
 
 
 def did(machine: Machine, here: Configuration, occurrence: Occurrence):
-    """What `step` makes of an occurrence, and None for what means nothing."""
+    """Return what `step` answers to an occurrence, and None for a malformed one."""
     try:
         return step(machine, here, occurrence)
     except OccurrenceError:
@@ -223,7 +223,7 @@ def _has_rows(machine: Machine, here: Configuration, occurrence: Occurrence) -> 
 
 
 def _all(old: Machine, new: Machine, here: Configuration, there: Configuration) -> set[Occurrence]:
-    """What may come to either; of what one alone has rows for, as that one has it."""
+    """Return every occurrence that either can meet; what only one has rows for comes as that one has it."""
     mine, theirs = set(occurrences(old, here)), set(occurrences(new, there))
     return {o for o in mine if _has_rows(old, here, o) or not _has_rows(new, there, o)} | {
         o for o in theirs if _has_rows(new, there, o) or not _has_rows(old, here, o)
@@ -231,7 +231,7 @@ def _all(old: Machine, new: Machine, here: Configuration, there: Configuration) 
 
 
 def _outcome(machine: Machine, here: Configuration, occurrence: Occurrence):
-    """What a machine does; one that has no row for an event is told of no verdicts, and one that has not heard of it refuses it."""
+    """Return what a machine does; one without a row for the event gets no verdicts, and one that does not declare it refuses it."""
     has_rows = _has_rows(machine, here, occurrence)
     result = did(machine, here, occurrence if has_rows else Occurrence(occurrence.event, (), occurrence.source))
     if isinstance(result, Refusal):

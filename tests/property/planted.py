@@ -1,7 +1,7 @@
 """Faults planted in the runtime, one at a time, to see whether the simulation's oracles find them.
 
 Each is a context manager that makes one part of the driver, the run, the recovery or the store do what it must not, and puts it back.
-Planted are behaviours, not seeds: nothing here knows which oracle is to notice.
+Faults are planted in behaviour, not in seeds: nothing here knows which oracle has to notice.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ def planted(document):
 
 
 def left_otherwise(change):
-    """Have a process find other things left to do than there are."""
+    """Make a process find other unfinished work than there is."""
     return patch.object(runs_module, "unfinished_work", lambda run: change(run, unfinished_work(run)))
 
 
@@ -136,7 +136,7 @@ def a_run_that_rests_is_not_released():
 
 
 @planted("counting")
-def a_process_goes_on_from_where_it_was_and_not_from_where_others_have_got():
+def a_process_goes_on_without_the_entries_of_others():
     real = RunHandle._hold
 
     def hold(self):
@@ -157,7 +157,7 @@ def a_process_goes_on_without_holding_the_run_again():
 
 
 @planted("letter")
-def a_sender_is_told_something_else():
+def a_sender_gets_a_wrong_answer():
     real = RunHandle.hand
 
     async def hand(self, occurrence, at=None):
@@ -237,7 +237,7 @@ def effects_without_answers_are_not_waited_for():
 
 
 @planted("busy")
-def what_is_cancelled_goes_on():
+def a_cancelled_effect_goes_on():
     with patch.object(UnderWay, "stop", lambda _self, _key: None):
         yield
 
@@ -327,7 +327,7 @@ def a_join_is_fired_twice():
 
 
 @planted("several")
-def more_are_performed_side_by_side():
+def more_emissions_are_performed_at_once_than_allowed():
     @asynccontextmanager
     async def place(_self, _number):
         yield
@@ -337,7 +337,7 @@ def more_are_performed_side_by_side():
 
 
 @planted("several in line")
-def the_newest_that_waits_begins_first():
+def the_newest_waiting_emission_begins_first():
     def release(self):
         numbers = [number for number, turn in self._turns.items() if not turn.done()]
         if numbers:
@@ -362,7 +362,7 @@ def a_place_is_given_back_twice():
 
 
 @planted("several")
-def what_waits_is_in_doubt():
+def a_waiting_emission_is_in_doubt():
     with patch.object(recovery_module._EffectHistory, "unbegun_keys", lambda _self, _machine: set()):
         yield
 
@@ -440,20 +440,20 @@ def a_result_is_worked_out_again_after_a_crash():
 
 
 @planted("dual_state")
-def what_was_in_flight_is_forgotten():
+def effects_in_flight_are_forgotten():
     with left_otherwise(lambda _run, left: UnfinishedWork(left.answers, (), left.timers)):
         yield
 
 
 @planted("dual_state")
-def what_is_resumed_is_not_recorded():
+def a_resumption_is_not_recorded():
     real = Run.record
     with patch.object(Run, "record", lambda run, entry: run if isinstance(entry, ResumedEntry) else real(run, entry)):
         yield
 
 
 @planted("parcels")
-def what_is_in_doubt_is_silently_retried():
+def an_effect_in_doubt_is_silently_retried():
     with (
         patch.object(driver_module, "handling_of", lambda _machine, _flying: "retry"),
         patch.object(recovery_module, "handling_of", lambda _machine, _flying: "retry"),
@@ -462,7 +462,7 @@ def what_is_in_doubt_is_silently_retried():
 
 
 @planted("dual_state")
-def tries_are_made_as_if_there_had_been_none():
+def earlier_tries_are_forgotten():
     def fresh(_run, left):
         return UnfinishedWork(left.answers, tuple(attrs.evolve(f, in_doubt=False) for f in left.in_flight), left.timers)
 
@@ -528,13 +528,13 @@ def a_budget_is_fresh_after_a_crash():
 
 
 @planted("parcels")
-def a_failure_is_no_failure():
+def a_failure_is_not_taken_for_one():
     with patch.object(ResultEntry, "has_failed", new=False):
         yield
 
 
 @planted("busy")
-def what_is_sent_comes_before_what_is_overdue():
+def a_sent_event_comes_before_an_overdue_timer():
     real = driver_module.earlier_news
 
     def later(left, machine, now_ms):
@@ -603,7 +603,7 @@ def a_sleep_is_in_doubt():
 
 
 @planted("reminded")
-def what_is_sent_comes_before_the_end_of_a_sleep():
+def a_sent_event_comes_before_the_end_of_a_sleep():
     def earlier(left, machine, now_ms):
         found, timers = real(left, machine, now_ms)
         return tuple(news for news in found if not news.is_wake_up), timers

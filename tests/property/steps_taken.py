@@ -1,4 +1,4 @@
-"""What a run took, one event after the other, and Definition 4 as a demand on it: judged by what the step gives, not by what the ledger says it gave."""
+"""The steps of a run, one event after the other, and Definition 4 as a check of them: judged by what `step` returns, not by what the ledger says it returned."""
 
 import attrs
 

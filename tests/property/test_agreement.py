@@ -34,7 +34,7 @@ def answer(act, configuration, occurrence):
 
 
 def as_step_says(compiled, configuration, occurrence):
-    """What a run makes of an occurrence, told as `step` tells it: without what follows for keys and the like."""
+    """Return what a run makes of an occurrence in the form of `step`: without what follows for keys and the like."""
     outcome = compiled.move(configuration, occurrence)
     if isinstance(outcome, Refusal):
         return outcome
@@ -45,7 +45,7 @@ def as_step_says(compiled, configuration, occurrence):
 
 @settings(max_examples=sample_size(100, full=300), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
-def test_the_compiled_step_agrees_with_the_reference(data):
+def test_compiled_step_agrees_with_the_reference(data):
     machine = data.draw(machines(claims=False) | crowded_machines() | family_machines())
     compiled, configuration = compiled_step(machine), start(machine)
     for _ in range(data.draw(st.integers(1, 12))):
@@ -61,7 +61,7 @@ def test_the_compiled_step_agrees_with_the_reference(data):
 
 
 def as_the_rulebook_says(machine, configuration, occurrence):
-    """What the reference answers, as the rulebook tells it: with a reason for a refusal."""
+    """Return what the reference answers in the form of the rulebook: with a reason for a refusal."""
     answer = step(machine, configuration, occurrence)
     return answer.reason if isinstance(answer, Refusal) else answer
 
@@ -84,12 +84,12 @@ def reference_agrees_with_the_rulebook(machine, data):
 
 @settings(max_examples=sample_size(40, full=100), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
-def test_reference_does_what_the_rules_say(data):
+def test_reference_agrees_with_the_rulebook(data):
     reference_agrees_with_the_rulebook(data.draw(machines(claims=False) | crowded_machines() | family_machines()), data)
 
 
 @pytest.mark.full
-def test_reference_does_what_the_rules_say_on_three_thousand_machines_and_a_third_use_three_additions(told):
+def test_reference_agrees_with_the_rulebook_on_3000_machines_a_third_with_three_additions(told):
     met, started = Counter(), process_time()
 
     @settings(max_examples=3_100, deadline=None, suppress_health_check=SLOW)

@@ -99,7 +99,7 @@ def accepts(text: str, claim: dict, *, is_true: bool) -> None:
 
 
 def guarded_and_same_steps(machine: Machine, text: str, at: dict) -> None:
-    """See that the kernel knows Definition 4 where every row keeps it, and that the compiled step takes its table of steps."""
+    """Check that the kernel accepts Definition 4 where every row obeys it, and that the compiled step agrees with its table of steps."""
     if all(found.severity != "error" for found in definition4(machine)):
         explore_claim(text, {"form": DEFINITION_4, "parts": []}, MOST * 10)
     claim = Claim(text, {"form": TABLE, "parts": [], "at": at, "proofs": []})
@@ -124,11 +124,11 @@ def property_agrees(machine, form, text, at):
 
 @settings(max_examples=sample_size(20, full=60), deadline=None, suppress_health_check=SLOW)
 @given(machines() | crowded_machines(claims=3))
-def test_the_kernel_agrees_on_any_machine(machine):
+def test_kernel_agrees_on_any_machine(machine):
     event(agree(machine))
 
 
-#: Timers, nested states, cancelling, an effect that fails, fairness: what the shipped machines do not have.
+#: Timers, nested states, cancelling, an effect that fails, fairness: the shipped machines do not have these.
 WATCHED = """# watched
 
 ## Parameters
@@ -271,12 +271,12 @@ RINGING = """# ringing
 
 
 @pytest.mark.parametrize("values", [{}, {"most": 0}, {"most": 1, "mode": "slow"}, {"strict": True}], ids=str)
-def test_the_kernel_agrees_where_there_are_timers_and_fairness(values):
+def test_kernel_agrees_on_timers_and_fairness(values):
     assert agree(watched().at(values)).endswith("configurations")
 
 
 @pytest.mark.parametrize("text", [NESTED, RINGING.replace("STAYS", "="), RINGING.replace("STAYS", "ringing")])
-def test_the_kernel_agrees_on_when_timers_end(text):
+def test_kernel_agrees_on_when_timers_end(text):
     assert agree(read_machine(text, "small.md").machine) == "2 configurations" or "nested" in text
 
 
@@ -292,7 +292,7 @@ def readable():
 
 
 @pytest.mark.parametrize("machine", list(readable()))
-def test_the_kernel_agrees_on_every_machine_of_the_specs(machine):
+def test_kernel_agrees_on_every_machine_in_the_specs(machine):
     agree(attrs.evolve(spell_out(machine), properties=machine.properties))
 
 
@@ -305,7 +305,7 @@ def test_the_kernel_agrees_on_every_machine_of_the_specs(machine):
         pytest.param("specs/workflow", 40, marks=pytest.mark.full),
     ],
 )
-def test_the_kernel_agrees_on_machines_with_one_fault(source, count):
+def test_kernel_agrees_on_machines_with_one_fault(source, count):
     machine = watched() if source == "watched" else with_spec(source)
     every = [mutant.machine for mutant in row_mutants(machine)]
     seen = [agree(mutated) for mutated in random.Random(1).sample(every, min(count, len(every)))]
@@ -316,7 +316,7 @@ def test_the_kernel_agrees_on_machines_with_one_fault(source, count):
 # -- the shipped machines ----------------------------------------------------------------------------------------------
 
 
-#: What specs/ says of the language, in documents that are no machines.
+#: Documents of specs/ that describe the language and are not machines.
 PROSE = {"semantics", "table"}
 
 
@@ -334,8 +334,8 @@ def documents():
 
 
 @pytest.mark.parametrize("name", list(documents()))
-def test_every_verdict_of_the_shipped_machines_is_accepted_by_the_kernel_alone(name, tmp_path):
-    """All that is PROVED or HOLDS, and nothing else; what is left out is another verdict, or speaks of odds."""
+def test_kernel_alone_accepts_every_verdict_of_the_shipped_machines(name, tmp_path):
+    """The certificate has all that is PROVED or HOLDS, and nothing else; it leaves out other verdicts and odds."""
     machine = with_spec(name)
     about, text, _ = written(machine)
     certifier, proofs, verdicts = Certifier(about, text), prove(machine), check(machine)

@@ -1,4 +1,4 @@
-"""A call's identity is all that it depends on: with and without deduplication a conversation gives the same."""
+"""A call's identity is all that it depends on: a conversation gives the same with and without deduplication."""
 
 import pytest
 from chat_server import Said
@@ -78,12 +78,12 @@ def compare(folder, turns):
 
 
 @pytest.mark.parametrize("turns", [OVER_ANOTHER_RESULT, BACK_TO_THE_FIRST, UNDER_ITS_NAME_AGAIN])
-def test_with_and_without_deduplication_a_conversation_gives_the_same(tmp_path, turns):
+def test_conversation_is_the_same_with_and_without_deduplication(tmp_path, turns):
     compare(tmp_path, turns)
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(40, marks=pytest.mark.full)])
-def test_with_and_without_deduplication_any_conversation_gives_the_same(tmp_path_factory, count):
+def test_any_conversation_is_the_same_with_and_without_deduplication(tmp_path_factory, count):
     @settings(max_examples=count, deadline=None)
     @given(TRANSCRIPTS)
     def holds(turns):
@@ -92,7 +92,7 @@ def test_with_and_without_deduplication_any_conversation_gives_the_same(tmp_path
     holds()
 
 
-def test_what_is_left_out_is_left_out(tmp_path):
-    """The test above says nothing of a chat that leaves out nothing."""
+def test_repeated_calls_are_skipped(tmp_path):
+    """Without this, the test above would pass for a chat that never skips a call."""
     *_, reasons = lived(tmp_path, [[[query(0), program(0)]], [[query(1), program(1)]]])
     assert reasons["duplicate_tool_call_skipped"] == 2

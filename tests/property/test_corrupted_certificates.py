@@ -1,6 +1,6 @@
-"""Certificates cannot be bent.
+"""Corrupted certificates: each is refused, or what it still claims is true.
 
-What a corrupted certificate may still be: its claims are recomputed here by other code, and must be true of the machine it carries.
+The claims of one that is accepted are recomputed here by other code, and must be true of the machine it carries.
 """
 
 import copy
@@ -74,7 +74,7 @@ def edited(text: str, random: random.Random) -> str:
 
 
 def changed(holder, key, random: random.Random) -> None:
-    """Change, drop, double or swap what stands at a key of a JSON object or array."""
+    """Change, drop, double or swap the value at a key of a JSON object or array."""
     value = holder[key]
     if random.random() < 0.5 and isinstance(holder, list):
         what = random.randrange(3)
@@ -99,21 +99,21 @@ def changed(holder, key, random: random.Random) -> None:
 
 
 def why_valid(text: str, original: set[str], sentences: list[str]) -> str:
-    """Return why an accepted certificate may be accepted, having made sure of it; fails when there is no reason."""
+    """Return why it is right that this certificate is accepted; fails when there is no reason."""
     content = json.loads(text)
     if set(sentences) <= original:
         return "it says nothing that the original does not say"
     machine = read_machine(content["machine"], "certificate").machine
     if machine is None:
-        return "its table is no document, so it is nobody's machine"
+        return "its table is not a valid document, so it claims nothing about any machine"
     for claim, sentence in zip(content["claims"], sentences[1:], strict=True):
         try:
             everywhere = list(valuations(machine, claim.get("at")))
         except ParameterError:
-            return "it names a value that its parameter does not have, so it is nobody's claim"
+            return "it names a value that its parameter does not have, so it claims nothing"
         forms = read_forms(content["machine"], claim)
         if not forms:
-            return "its claim is no sentence of the language, so it is nobody's claim"
+            return "its claim is not a sentence of the language, so it claims nothing"
         assert all(is_true(there, form, claim) for there in everywhere for form in forms), sentence
     return "its claims are true of the machine it carries"
 
@@ -172,7 +172,7 @@ def corrupt(name: str, count: int) -> dict[str, int]:
     return reasons
 
 
-def test_corrupted_certificates_are_refused_or_true():
+def test_corrupted_certificate_is_refused_or_still_true():
     reasons = corrupt("dual_state", 500)
     print(reasons)
     assert sum(reasons.values()) == 500
@@ -183,7 +183,7 @@ def test_corrupted_certificates_are_refused_or_true():
 @pytest.mark.parametrize(
     ("name", "count"), [("specs/dual_state", 5_000), ("workflow", 4_000), ("examples/jugs", 1_000)]
 )
-def test_ten_thousand_corrupted_certificates_are_refused_or_true(name, count):
+def test_ten_thousand_corrupted_certificates_are_refused_or_still_true(name, count):
     reasons = corrupt(name, count)
     print(reasons)
     assert sum(reasons.values()) == count
@@ -202,12 +202,12 @@ FALSE_CLAIMS = (
 )  # fmt: skip
 
 
-def test_no_evidence_shows_what_is_false():
+def test_false_claim_is_refused_with_any_evidence():
     assert bent(1, 600) == 600
 
 
 @pytest.mark.full
-def test_no_evidence_of_ten_thousand_shows_what_is_false():
+def test_ten_thousand_false_claims_are_refused_with_any_evidence():
     assert bent(2, 10_000) == 10_000
 
 

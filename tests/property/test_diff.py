@@ -1,4 +1,4 @@
-"""`dsa diff` against what `fits` says by walking through everything: no run is called compatible that is not, none that is is called otherwise."""
+"""`dsa diff` compared with `fits`, which walks through everything: it calls a run compatible exactly when it is."""
 
 import random
 from collections import Counter
@@ -88,7 +88,7 @@ def edit_and_compare(machine, number, runs, seen):
 
 
 @pytest.mark.parametrize(("name", "edits"), SHIPPED)
-def test_edits_of_shipped_machines(name, edits):
+def test_diff_is_right_for_edits_of_shipped_machines(name, edits):
     machine, seen = load(name), Counter()
     for number in range(edits):
         edit_and_compare(machine, number, 6, seen)
@@ -111,7 +111,7 @@ def require_every_kind(seen):
 
 
 def run_many(examples, runs):
-    """Edit so many random machines, and a quarter as many that have much under way; each edit has another seed."""
+    """Edit `examples` random machines, and a quarter as many with many effects at once; each edit has its own seed."""
     seen, numbers = Counter(), count()
 
     @seed(20260131)
@@ -132,10 +132,10 @@ def run_many(examples, runs):
     require_every_kind(seen)
 
 
-def test_edits_of_any_machine():
+def test_diff_is_right_for_edits_of_any_machine():
     run_many(24, 5)
 
 
 @pytest.mark.full
-def test_three_hundred_edits_with_twenty_runs_in_flight_each():
+def test_diff_is_right_for_three_hundred_edits_with_twenty_runs_each():
     run_many(300, RUNS)

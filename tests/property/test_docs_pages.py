@@ -1,4 +1,4 @@
-"""Pages with blocks: written twice as once, and nothing outside the blocks ever changes, whatever is written there."""
+"""Pages with blocks: writing them twice is the same as once, and no text outside the blocks ever changes."""
 
 import re
 import tempfile
@@ -45,7 +45,7 @@ def pages(draw, prose):
 
 
 def outside(page: MarkedText) -> list[str]:
-    """Return what stands outside the blocks of a page, their markers included."""
+    """Return the text outside the blocks of a page, their markers included."""
     kept = re.split(_AFTER_LINE, page.text)
     for block in reversed(page.blocks):
         kept[block.line : block.last - 1] = ["(block)"]
@@ -54,7 +54,7 @@ def outside(page: MarkedText) -> list[str]:
 
 @SLOW
 @given(pages(lines), st.text("ab\n<>!-` ", max_size=12))
-def test_nothing_outside_blocks_changes(text, content):
+def test_text_outside_blocks_is_unchanged(text, content):
     page = read_markers(text, "p.md")
     new = page.with_contents([content for _ in page.blocks])
     found = re.split(_AFTER_LINE, new)
@@ -67,7 +67,7 @@ def test_nothing_outside_blocks_changes(text, content):
 
 @SLOW
 @given(pages(st.sampled_from(("", "words", "| x |", "é\u2028", "- item", "# title", "> quoted", "`<!-- dsa:x -->`"))))
-def test_page_that_was_written_is_fresh(text):
+def test_written_page_is_fresh(text):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "p.md")
         path.write_bytes(text.encode("utf-8"))

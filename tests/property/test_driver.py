@@ -1,4 +1,4 @@
-"""Whatever policies and guards do, a driven run ends in order, is the fold of its ledger, and can be read back."""
+"""Driven runs: whatever policies and guards do, they end in order, are the fold of their ledger, and can be read back."""
 
 import asyncio
 import random
@@ -151,11 +151,11 @@ def require_in_order(machine, chance):
 
 @settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
 @given(machines(claims=False), st.integers(0, 2**32))
-def test_a_driven_run_of_any_machine_is_the_fold_of_its_ledger_whatever_its_policies_do(machine, seed):
+def test_run_of_any_machine_is_the_fold_of_its_ledger_whatever_its_policies_do(machine, seed):
     require_in_order(machine, random.Random(seed))
 
 
-def test_so_is_one_with_much_under_way():
+def test_run_with_many_effects_at_once_is_the_fold_of_its_ledger():
     seen = set()
     for seed in range(60):
         run = require_in_order(BUSY_MACHINES[seed % 2], random.Random(seed))

@@ -119,7 +119,7 @@ def test_engines_agree_on_random_machines(engine: Engine, machine: Machine):
 @EACH_ENGINE
 @MANY
 @given(machine=machines(claims=False) | crowded_machines() | family_machines())
-def test_engines_agree_on_many_more(engine: Engine, machine: Machine):
+def test_engines_agree_on_many_random_machines(engine: Engine, machine: Machine):
     compare_random(engine, machine)
 
 
@@ -133,7 +133,7 @@ def compare_asked(engine: Engine, machine: Machine) -> None:
 @EACH_ENGINE
 @settings(deadline=None, max_examples=12)
 @given(machine=machines() | crowded_machines(claims=2) | family_machines())
-def test_engines_agree_on_what_properties_ask(engine: Engine, machine: Machine):
+def test_engines_agree_on_the_questions_of_properties(engine: Engine, machine: Machine):
     compare_asked(engine, machine)
 
 
@@ -141,13 +141,13 @@ def test_engines_agree_on_what_properties_ask(engine: Engine, machine: Machine):
 @EACH_ENGINE
 @MANY
 @given(machine=machines() | crowded_machines(claims=2) | family_machines())
-def test_engines_agree_on_many_more_properties(engine: Engine, machine: Machine):
+def test_engines_agree_on_the_questions_of_many_properties(engine: Engine, machine: Machine):
     compare_asked(engine, machine)
 
 
 @settings(deadline=None, max_examples=12)
 @given(machine=machines(claims=False) | crowded_machines() | family_machines())
-def test_the_compiled_engine_agrees_when_the_domain_is_too_large_for_a_bitmap(machine: Machine):
+def test_compiled_engine_agrees_when_the_domain_is_too_large_for_a_bitmap(machine: Machine):
     unused = Variable("unused", "environment", RangeDomain(Integer(-5), Integer(10**12)), Integer(0))
     system = ground(closed_system(attrs.evolve(machine, variables=(unused, *machine.variables))))
     watches = everything(system)
@@ -190,14 +190,14 @@ COUNTS: list[tuple[Callable[..., Machine], tuple[int, ...], int]] = [
 
 
 def counts(least: int, most: int) -> pytest.MarkDecorator:
-    """Return the members of the families that have so many configurations."""
+    """Return the members of the families that have at least `least` and fewer than `most` configurations."""
     found = [item for item in COUNTS if least <= item[2] < most]
     return pytest.mark.parametrize(("make", "size", "count"), found, ids=[f"{m.__name__} {s}" for m, s, _ in found])
 
 
 @counts(0, 400_000)
 @pytest.mark.parametrize("engine", [bdd_engine.search, compiled_engine])
-def test_the_families_have_the_known_counts(
+def test_families_have_the_known_counts(
     engine: Engine, make: Callable[..., Machine], size: tuple[int, ...], count: int
 ):
     found = engine(ground(closed_system(make(*size))), (), UNLIMITED)
@@ -207,13 +207,13 @@ def test_the_families_have_the_known_counts(
 @pytest.mark.full
 @counts(400_000, 10**9)
 @pytest.mark.parametrize("engine", [bdd_engine.search, compiled_engine])
-def test_the_large_families_have_the_known_counts(
+def test_large_families_have_the_known_counts(
     engine: Engine, make: Callable[..., Machine], size: tuple[int, ...], count: int
 ):
     found = engine(ground(closed_system(make(*size))), (), UNLIMITED)
     assert (found.configurations, found.complete) == (count, True)
 
 
-def test_the_known_counts_are_those_of_the_closed_forms():
+def test_known_counts_equal_the_closed_forms():
     assert {size: families.ordered_configurations(*size) for size in families.ORDERED} == families.ORDERED
     assert {size: families.any_order_configurations(*size) for size in families.ANY_ORDER} == families.ANY_ORDER

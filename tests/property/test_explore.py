@@ -1,4 +1,4 @@
-"""Exploring finds what a plain search with `step` finds, on any machine, with every engine that goes through frontiers."""
+"""Exploration finds what a plain search with `step` finds, on any machine, with every engine that goes through frontiers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -93,7 +93,7 @@ WAYS: dict[str, Way] = {
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @settings(deadline=None, max_examples=sample_size(25, full=60), suppress_health_check=SLOW)
 @given(machine=machines(claims=False) | crowded_machines() | family_machines())
-def test_exploring_agrees_with_the_reference(way: Way, machine: Machine):
+def test_exploration_agrees_with_the_reference(way: Way, machine: Machine):
     engine, there = way
     expected = plainly(machine)
     assume(expected is not None)
@@ -133,7 +133,7 @@ def pairs(refused: dict[tuple[object, ...], int]) -> Iterator[tuple[object, obje
 
 @settings(deadline=None, max_examples=sample_size(25, full=60), suppress_health_check=SLOW)
 @given(machine=machines(claims=False) | crowded_machines() | family_machines())
-def test_a_trace_that_takes_a_row_is_a_shortest_one(machine: Machine):
+def test_trace_that_takes_a_row_is_a_shortest_one(machine: Machine):
     expected = plainly(machine)
     assume(expected is not None)
     assert expected is not None

@@ -14,7 +14,7 @@ LARGE = settings(
 
 @settings(LARGE, max_examples=25)
 @given(machines() | crowded_machines(claims=2))
-def test_every_machine_is_written_for_every_tool_or_refused_in_words(machine):
+def test_every_machine_is_exported_to_every_tool_or_refused_with_a_reason(machine):
     for tool in ("promela", "tla", "prism", "scxml", "xstate"):
         try:
             assert emit(machine, tool) == emit(machine, tool)

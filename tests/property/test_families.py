@@ -1,4 +1,4 @@
-"""Documents with families stand for the rows that rules Fa1 to Fa6 say, spelled out by other code."""
+"""Documents with families mean the rows that rules Fa1 to Fa6 expand them to, expanded here by other code."""
 
 import re
 from collections import Counter
@@ -32,18 +32,18 @@ def agree(written, spelled):
 
 @settings(max_examples=sample_size(40, full=300), deadline=None, suppress_health_check=SLOW)
 @given(family_documents())
-def test_a_document_with_families_stands_for_the_rows_spelled_out(documents):
+def test_document_with_families_means_the_same_as_its_expanded_rows(documents):
     agree(*documents)
 
 
 @pytest.mark.full
 @settings(max_examples=3_000, deadline=None, suppress_health_check=SLOW)
 @given(family_documents())
-def test_three_thousand_documents_stand_for_the_rows_spelled_out(documents):
+def test_three_thousand_documents_mean_the_same_as_their_expanded_rows(documents):
     agree(*documents)
 
 
-#: What documents have that was added to the language together with families, by how it is written.
+#: The parts of the language that were added together with families, by how they are written.
 ADDITIONS = {
     "families": r"\[[fg]",
     "quantifiers": r"\b(?:all|any|count) [fg]:",
@@ -54,7 +54,7 @@ ADDITIONS = {
 }
 
 
-def test_a_third_of_the_documents_use_three_additions_at_once():
+def test_one_third_of_the_documents_uses_three_additions_at_once():
     found = Counter()
 
     @seed(1)

@@ -1,4 +1,4 @@
-"""Laying out changes tables of the language and nothing else, and applied twice it changes nothing more."""
+"""Formatting changes tables of the language and nothing else, and applied twice it changes nothing more."""
 
 import re
 
@@ -61,7 +61,7 @@ def table_lines_of(text):
 
 @SLOW
 @given(documents())
-def test_prose_and_other_tables_stay_byte_for_byte(text):
+def test_prose_and_other_tables_are_unchanged_byte_for_byte(text):
     laid_out = format_document(text)
     before, after = _LINE.findall(text), _LINE.findall(laid_out)
     assert len(before) == len(after)
@@ -74,7 +74,7 @@ def test_prose_and_other_tables_stay_byte_for_byte(text):
 
 @SLOW
 @given(documents())
-def test_laying_out_twice_changes_nothing_more(text):
+def test_formatting_twice_changes_nothing_more(text):
     laid_out = format_document(text)
     assert format_document(laid_out) == laid_out
 
@@ -103,7 +103,7 @@ def _cells(text):
 
 @given(st.sampled_from(shipped_texts()), st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=60, phases=(Phase.generate,))
-def test_a_document_means_the_same_when_its_tables_are_squeezed_and_laid_out(text, chance):
+def test_document_means_the_same_when_its_tables_are_squeezed_and_formatted(text, chance):
     squeezed = re.sub(r" +\|", lambda match: chance.choice((match[0], " |", "|")), text)
     squeezed = re.sub(r"(?<!\\)\| +", lambda match: chance.choice((match[0], "| ", "|")), squeezed)
     machine = read_machine(text).machine
@@ -132,7 +132,7 @@ def github_rows(text):
 
 @settings(deadline=None, max_examples=sample_size(150, full=600))
 @given(st.lists(lines, min_size=1, max_size=4), st.integers(1, 3), ends, st.booleans())
-def test_cells_are_githubs_cells(body, count, end, has_pipes):
+def test_cells_are_split_as_on_github(body, count, end, has_pipes):
     assume(
         not any(re.match(r" {0,3}#{1,6}(\s|$)", line) for line in body)
     )  # a heading ends the section that is looked at

@@ -171,7 +171,7 @@ def agreed(seed, count):
     return found
 
 
-def test_random_texts_are_refused_or_mean_what_the_language_says():
+def test_random_text_is_refused_or_means_what_the_language_says():
     found = agreed(1, 600)
     assert set(found) == {"refused", "means the same"}, found
     assert found["means the same"] > 120
@@ -179,5 +179,5 @@ def test_random_texts_are_refused_or_mean_what_the_language_says():
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(2, 12))
-def test_more_random_texts_are_refused_or_mean_what_the_language_says(seed):
+def test_any_of_many_random_texts_is_refused_or_means_what_the_language_says(seed):
     assert set(agreed(seed, 10_000)) == {"refused", "means the same"}

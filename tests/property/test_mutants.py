@@ -33,9 +33,9 @@ def does(machine: Machine, here: Configuration) -> dict:
 
 
 def told_apart(one: Machine, other: Machine) -> bool | None:
-    """Return whether a run of both comes to where they do not do the same; None when it is too long.
+    """Return whether a run of both comes to a point where they differ; None when the search is too long.
 
-    Of the order of timers what is said of timers that both have is the same.
+    In the order of timers, only the timers that both have are compared.
     """
     timers = [{(row.source, row.event) for row in machine.transitions if row.is_timer} for machine in (one, other)]
     shared = timers[0] & timers[1]
@@ -65,7 +65,7 @@ def told_apart(one: Machine, other: Machine) -> bool | None:
 
 @settings(max_examples=sample_size(40, full=120), deadline=None)
 @given(st.data())
-def test_differences_are_what_tells_a_mutant_apart(data: st.DataObject) -> None:
+def test_differences_are_found_exactly_where_a_mutant_behaves_differently(data: st.DataObject) -> None:
     machine = data.draw(machines(claims=False) | crowded_machines() | family_machines())
     every = list(row_mutants(machine))
     mutant = data.draw(st.sampled_from(every)).machine
@@ -82,10 +82,10 @@ def test_differences_are_what_tells_a_mutant_apart(data: st.DataObject) -> None:
 
 @settings(max_examples=sample_size(30, full=60), deadline=None)
 @given(machines(claims=False) | crowded_machines())
-def test_no_mutant_is_the_machine_itself_and_none_comes_twice(machine: Machine) -> None:
+def test_mutants_differ_from_the_machine_and_from_each_other(machine: Machine) -> None:
     every = [mutant.machine for mutant in row_mutants(machine)]
     assert machine not in every
-    # Rows that are written twice give the same mutants; a table of different rows does not.
+    # Duplicate rows give the same mutants; a table of different rows does not.
     if len(set(machine.transitions)) == len(machine.transitions):
         rows = [tuple(m.transitions) for m in every]
         assert len(set(rows)) == len(rows)

@@ -1,4 +1,4 @@
-"""The odds of any machine are those of walking it with `step`; of steps in order, and of who chooses in circles, those of Storm."""
+"""The odds of any machine are those of walking it with `step`; for steps in order, and for choices in cycles, those of Storm."""
 
 from fractions import Fraction
 
@@ -97,7 +97,7 @@ def walked(machine, passes):
 
 
 def agrees(machine, passes):
-    """Compare the odds with walking; tell whether there was something to compare."""
+    """Compare the odds with walking; return whether there was something to compare."""
     expected = walked(machine, passes)
     if expected is None:
         return False
@@ -115,20 +115,20 @@ def agrees(machine, passes):
 
 @settings(max_examples=sample_size(30, full=60), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
-def test_the_odds_are_those_of_walking_the_machine(data):
+def test_odds_are_those_of_walking_the_machine(data):
     machine = without_odds(data.draw(machines(claims=False) | crowded_machines() | family_machines()))
     agrees(machine, data.draw(st.sampled_from([0.25, 0.5, 0.75])))
 
 
 @pytest.mark.parametrize("base", [ordered(2, 2), chain("a", "b", rmax=1)], ids=["ordered", "steps"])
-def test_the_odds_of_mutants_are_those_of_walking_them(base):
+def test_odds_of_mutants_are_those_of_walking_them(base):
     compared = [agrees(mutant.machine, 0.6) for mutant in row_mutants(base)]
     assert sum(compared) >= 30
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 4), st.floats(0.05, 0.95), st.floats(0, 0.3), st.integers(0, 6))
-def test_success_grows_with_the_bound_towards_the_ceiling(n, p, q, rmax):
+def test_success_grows_with_the_retry_bound_up_to_the_ceiling(n, p, q, rmax):
     q = min(q, 1 - p)
     asked = question(ordered(n, 0), passes={"g": [p]}, fatals={"g": [q]})
     here, next_ = (asked.success_at({"rmax": bound}) for bound in (rmax, rmax + 1))
@@ -143,7 +143,7 @@ def test_success_grows_with_the_bound_towards_the_ceiling(n, p, q, rmax):
 @pytest.mark.parametrize(
     "base", [ordered(2, 2), pytest.param(chain("a", "b", rmax=1), marks=pytest.mark.full)], ids=["ordered", "steps"]
 )
-def test_no_value_gives_more_than_the_ceiling(base):
+def test_success_never_exceeds_the_ceiling(base):
     compared = 0
     for mutant in row_mutants(base):
         passes = {guard.name: [0.5] for guard in base.guards}
@@ -186,7 +186,7 @@ endrewards
 
 @pytest.mark.parametrize(("n", "rmax", "p", "q"), [(3, 3, 0.7, 0.01), (10, 3, 0.6, 0.02), (30, 10, 0.5, 0.0)])
 @pytest.mark.parametrize("form", ["ordered", "steps"])
-def test_storm_finds_the_same(form, n, rmax, p, q, tmp_path):
+def test_storm_finds_the_same_odds_and_averages(form, n, rmax, p, q, tmp_path):
     stormpy = pytest.importorskip("stormpy", reason="stormpy is not installed: Storm has no say here")
     path = tmp_path / "steps.prism"
     path.write_text(PRISM.format(n=n, rmax=rmax, p=p, q=q, a=1 - p - q))
@@ -211,7 +211,7 @@ def test_storm_finds_the_same(form, n, rmax, p, q, tmp_path):
 
 @settings(max_examples=40, deadline=None, suppress_health_check=(*SLOW, HealthCheck.function_scoped_fixture))
 @given(drawn=chains(most_nodes=12))
-def test_storm_finds_the_same_in_fractions_where_somebody_chooses(drawn, tmp_path):
+def test_storm_finds_the_same_exact_bounds_where_there_are_choices(drawn, tmp_path):
     stormpy = pytest.importorskip("stormpy", reason="stormpy is not installed: Storm has no say here")
     laid_out, worth = drawn
     path = tmp_path / "chain.prism"

@@ -63,7 +63,7 @@ def spoiled(line):
 
 
 class OneGroup(Claim):
-    """The kernel's table of one group of rows, in another order: what a line does wrong soon shows."""
+    """The kernel's table of one group of rows, in another order, in which a wrong line soon shows."""
 
     def __init__(self, text, claim, group, cases):
         super().__init__(text, claim)
@@ -112,7 +112,7 @@ def spoil(patch, group, place, way):
 
 
 def is_noticed(machine, claim, place, patch):
-    """Whether the step is refused with the line spoiled, in one way at least."""
+    """Return whether the step is refused with the line spoiled, in one way at least."""
     line = WRITE(_StepWriter(machine), machine.rows_from[claim.group])[place]
     assert spoiled(line), line
     for way, _ in enumerate(spoiled(line)):
@@ -130,7 +130,7 @@ PARTS += [pytest.param(name, 1, id=f"all of {name}", marks=pytest.mark.full) for
 
 
 @pytest.mark.parametrize(("name", "share"), PARTS)
-def test_a_fault_in_any_generated_line_is_refused(name, share, monkeypatch):
+def test_fault_in_any_generated_line_is_refused(name, share, monkeypatch):
     machine = MACHINES[name]
     tried = lines_of(machine)[::share]
     tables = tables_of(machine, {group for group, _ in tried})
@@ -140,26 +140,26 @@ def test_a_fault_in_any_generated_line_is_refused(name, share, monkeypatch):
 
 # -- the switch, what is remembered, and what follows from a row -------------------------------------------------------
 
-#: Each a function, a text in it, and what stands there instead.
+#: For each fault a function, a text in it, and its replacement.
 FAULTS = {
     "rows are looked for under another name": (
         "CompiledStep.move", "(place.state, occurrence.event) if source", "(occurrence.event, place.state) if source"),
     "timers are taken for events": ("CompiledStep.move", "if source is None", "if source is not None"),
-    "what is not taken is late": (
+    "an occurrence that no row takes is late": (
         "CompiledStep.move", "or self._refusal(place, occurrence)", 'or Refusal("late", place, "", (), ())'),
     "the reference is asked with nothing outstanding": (
         "CompiledStep._refusal", "place.values, place.outstanding", "place.values, ()"),
     "the reference is asked about the first values": (
         "CompiledStep._refusal", "place.state, place.values", "place.state, start(self.machine).values"),
-    "verdicts are not in what is remembered": (
+    "the memory ignores verdicts": (
         "CompiledStep.step", "source, occurrence.verdicts, ", "source, "),
-    "values are not in what is remembered": (
+    "the memory ignores values": (
         "CompiledStep.step", "configuration.values, configuration.outstanding", "configuration.outstanding"),
-    "what is outstanding is not in what is remembered": (
+    "the memory ignores outstanding effects": (
         "CompiledStep.step", "configuration.values, configuration.outstanding", "configuration.values"),
-    "the order of timers is not in what is remembered": (
+    "the memory ignores the order of timers": (
         "CompiledStep.step", "if configuration.precedence:", "if False:"),
-    "the state is not in what is remembered": (
+    "the memory ignores the state": (
         "CompiledStep.step", "state, event, source, occurrence", "event, source, occurrence"),
     "the source stays": ("CompiledStep.step", "Configuration(move.target", "Configuration(move.source"),
     "nothing is cancelled": ("CompiledStep.step", "move.cancelled)", "())"),
@@ -167,14 +167,14 @@ FAULTS = {
         "_Groups._rows", "self._machine.rows_for(leaf, event)", "self._machine.rows_from.get((leaf, event), ())"),
     "all timers are armed everywhere": (
         "_Groups._rows", "if (event, timer) in self._machine.armed_timers(leaf) else ()", ""),
-    "groups are kept by their event": (
+    "groups are stored by their event": (
         "_Groups.__missing__", "name = rows[0].source, rows[0].event", "name = rows[0].event"),
     "an effect may be emitted twice": ("_move", "if twice is not None:", "if False:"),
     "another target": ("_move", "target=target", "target=before"),
     "the children are not entered": ("_move", "else machine.entry_leaf(row.target)", "else row.target"),
     "the answer is still outstanding": (
         "_move", "pool.setdefault(after, after)", "(*after, origin) if origin in machine.answers else after"),
-    "what was outstanding stays": ("_move", "pool.setdefault(after, after)", "(*outstanding, *after)"),
+    "outstanding effects stay": ("_move", "pool.setdefault(after, after)", "(*outstanding, *after)"),
     "no effect is asked for": ("_move", "effects=effects", "effects=()"),
     "effects in another order": ("_move", "effects=effects", "effects=effects[::-1]"),
     "no effect begins": ("_move", "starts=starts,", "starts=(),"),
@@ -202,7 +202,7 @@ def plant(patch, fault):
     patch.setattr(there, last, found[last])
 
 
-#: What the shipped machines have not: an initial child, rows and timers of a parent, an effect that would be emitted twice.
+#: What the shipped machines do not have: an initial child, rows and timers of a parent, an effect that would be emitted twice.
 NESTED = """# nested
 
 ## Events
@@ -264,12 +264,12 @@ def said_by_verify(document, text):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_nothing_is_refused_where_nothing_is_planted(document):
+def test_step_without_a_planted_fault_is_accepted(document):
     assert said_by_verify(document, claims_about_the_step(document)) == ""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_around_the_generated_lines_is_refused_whenever_the_certificate_was_written(fault, monkeypatch):
+def test_fault_around_the_generated_lines_is_refused_with_any_certificate(fault, monkeypatch):
     certificates = {document: claims_about_the_step(document) for document in DOCUMENTS}
     plant(monkeypatch, fault)
     said = ((document, said_by_verify(document, text)) for document, text in certificates.items())
@@ -280,8 +280,8 @@ def test_a_fault_around_the_generated_lines_is_refused_whenever_the_certificate_
         assert said_by_verify(document, claims_about_the_step.__wrapped__(document)) == text
 
 
-def test_a_fault_that_the_reference_shares_is_refused(monkeypatch):
-    """What both take from the same function: the kernel's table is its own."""
+def test_fault_that_the_reference_shares_is_refused(monkeypatch):
+    """The fault is in a function that step and reference both use; the kernel has its own table."""
     real = semantics.after_effects
 
     def not_discharged(machine, outstanding, row, state):
@@ -303,7 +303,7 @@ LINES_BY_PROGRAM = [
 
 
 @pytest.mark.parametrize("line", LINES_BY_PROGRAM, ids=str)
-def test_a_fault_in_a_generated_line_is_refused_by_the_program(line, monkeypatch):
+def test_fault_in_a_generated_line_is_refused_by_the_program(line, monkeypatch):
     (group, place), machine = line, MACHINES["dual_state"]
     honest, table = claims_about_the_step("dual_state"), tables_of(machine, [group])[group]
     for way, _ in enumerate(spoiled(WRITE(_StepWriter(machine), machine.rows_from[group])[place])):

@@ -53,7 +53,7 @@ class World:
         return [text_step("leaf", action.payload["name"])]
 
     async def model(self, action, context):
-        """Ask for a leaf in each turn, as many turns as it is told."""
+        """Ask for a leaf in each turn, as many turns as the payload says."""
         assert context.key not in self.ended, "a recorded turn was made again"
         await self.rounds()
         turn = sum(step.type == "action_call" for step in await context.get_ledger())
@@ -62,7 +62,7 @@ class World:
         return [action_call_step("model", Action("leaf", {"name": f"turn {turn}"}))]
 
     async def asked(self, context, call):
-        """Return what came of a call; whoever sees a result finds it saved."""
+        """Return the text of a call's result, which must be saved by the time that the caller sees it."""
         steps = await call
         if steps:
             assert steps[0].id.rpartition("/")[0].removesuffix(".result") in {*self.ended, *self.spoken()}
@@ -116,7 +116,7 @@ class World:
         return [next(task.result() for task in tasks if task in done)]
 
     def live(self, part, left=None):
-        """Run until the end, or until so many entries are saved; return the answer, or None."""
+        """Run until the end, or until `left` entries are saved; return the answer, or None."""
         self.left = left
         payload = {"kind": part[0], "parts": part[1:]}
 
@@ -180,20 +180,20 @@ WITH_RACES = trees("seq", "gather", "race")
 
 @given(WITHOUT_RACES, LIVES, st.integers(0, 2**32))
 @settings(deadline=None)
-def test_the_result_is_that_of_a_run_nobody_killed(tree, lives, seed):
+def test_killed_policy_gives_the_result_of_an_undisturbed_one(tree, lives, seed):
     same_result(tree, lives, seed)
 
 
 @given(WITH_RACES, LIVES, st.integers(0, 2**32))
 @settings(deadline=None)
-def test_whichever_answer_came_first_comes_first_again(tree, lives, seed):
+def test_order_of_answers_is_the_same_after_a_kill(tree, lives, seed):
     same_order(tree, lives, seed)
 
 
 @pytest.mark.full
 @given(WITHOUT_RACES | WITH_RACES, LIVES, st.integers(0, 2**32))
 @settings(deadline=None, max_examples=sample_size(250, full=1_000))
-def test_both_hold_for_many(tree, lives, seed):
+def test_result_and_order_survive_kills_of_many_policies(tree, lives, seed):
     if "race" not in repr(tree):
         same_result(tree, lives, seed)
     same_order(tree, lives, seed)

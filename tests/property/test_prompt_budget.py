@@ -1,4 +1,4 @@
-"""A prompt within a budget of tokens: never over it by whoever counts, the newest feedback in it, what it must have whole; or an error."""
+"""Prompts within a budget of tokens: by any counter never over it, with the newest feedback and all required parts whole; or an error."""
 
 import re
 
@@ -49,13 +49,13 @@ def rendered(context, template, budget):
         return error
 
 
-#: What a prompt may have beside what is never left out, in any of the counters.
+#: The longest notes that a prompt may have beside the parts that are never left out.
 BESIDE = "(Its text is left out: it is too long.) (99 earlier attempts are left out.) --- Attempt 99 --- Previous attempt: Feedback: # HISTORY"
 
 
 @given(contexts(), TEMPLATES, st.integers(1, 900), st.sampled_from(sorted(COUNTERS)))
 @settings(max_examples=sample_size(120, full=400))
-def test_a_prompt_keeps_to_its_budget_or_is_an_error(context, template, tokens, counter):
+def test_prompt_keeps_to_its_budget_or_is_an_error(context, template, tokens, counter):
     count = COUNTERS[counter]
     prompt = rendered(context, template, TokenBudget(tokens, count))
     if isinstance(prompt, GenerationError):
@@ -76,7 +76,7 @@ def test_a_prompt_keeps_to_its_budget_or_is_an_error(context, template, tokens, 
 
 @given(contexts(), TEMPLATES, st.integers(1, 900))
 @settings(max_examples=sample_size(60, full=200))
-def test_the_oldest_attempts_give_way_first_and_their_number_is_told(context, template, tokens):
+def test_oldest_attempts_are_left_out_first_and_counted(context, template, tokens):
     prompt = rendered(context, template, TokenBudget(tokens))
     if isinstance(prompt, GenerationError):
         return
@@ -91,7 +91,7 @@ def test_the_oldest_attempts_give_way_first_and_their_number_is_told(context, te
 
 
 @given(contexts(), TEMPLATES)
-def test_with_room_enough_nothing_is_left_out_and_feedback_is_said_once(context, template):
+def test_prompt_with_enough_room_has_all_attempts_and_each_feedback_once(context, template):
     prompt = render(template, context, TokenBudget(10**9))
     assert "left out" not in prompt
     for feedback in {said for _, said in context.feedback_history if len(said) > 3}:
@@ -104,6 +104,6 @@ def test_with_room_enough_nothing_is_left_out_and_feedback_is_said_once(context,
 
 
 @pytest.mark.parametrize("tokens", [0, -1])
-def test_a_budget_of_nothing_is_refused(tokens):
+def test_budget_below_one_token_is_refused(tokens):
     with pytest.raises(ValueError, match="max_prompt_tokens"):
         TokenBudget(tokens)

@@ -55,7 +55,7 @@ def claimed_machines(draw: st.DrawFn, least: int = 6) -> Machine:
 
 @MANY
 @given(machine=claimed_machines() | crowded_machines(claims=6) | family_machines(), is_counted=st.booleans())
-def test_verdicts_and_lengths_are_those_of_the_oracle(machine: Machine, *, is_counted: bool) -> None:
+def test_verdicts_and_trace_lengths_agree_with_the_oracle(machine: Machine, *, is_counted: bool) -> None:
     compare(machine, is_counted=is_counted)
 
 
@@ -107,7 +107,7 @@ def restless_machines(draw: st.DrawFn) -> Machine:
 
 @settings(max_examples=sample_size(30, full=50), deadline=None)
 @given(machine=restless_machines(), is_counted=st.booleans())
-def test_leads_to_is_judged_as_the_oracle_does(machine: Machine, *, is_counted: bool) -> None:
+def test_leads_to_agrees_with_the_oracle(machine: Machine, *, is_counted: bool) -> None:
     compare(machine, is_counted=is_counted)
 
 
@@ -140,7 +140,7 @@ def test_further_counterexamples_are_real_and_take_other_rows(machine: Machine) 
 
 @MANY
 @given(claimed_machines() | crowded_machines(claims=6) | family_machines(), st.data())
-def test_monitors_say_what_the_forms_mean_on_one_run(machine: Machine, data: st.DataObject) -> None:
+def test_monitors_agree_with_the_oracle_on_one_run(machine: Machine, data: st.DataObject) -> None:
     happened: list[Occurrence] = []
     here = naive.first(machine).after
     for _ in range(data.draw(st.integers(0, 12))):
@@ -162,7 +162,7 @@ def test_monitors_say_what_the_forms_mean_on_one_run(machine: Machine, data: st.
 @pytest.mark.full
 @settings(max_examples=2_000, deadline=None)
 @given(restless_machines())
-def test_leads_to_on_many_more(machine: Machine) -> None:
+def test_leads_to_agrees_with_the_oracle_on_many_machines(machine: Machine) -> None:
     compare(machine)
 
 
@@ -196,7 +196,7 @@ def features(machine: Machine) -> dict[str, bool]:
 
 
 @pytest.mark.full
-def test_three_thousand_machines_have_each_feature_often_and_a_third_three_additions(
+def test_verdicts_agree_on_three_thousand_machines_that_have_every_feature(
     told: Callable[[str], None],
 ) -> None:
     met, started = Counter[str](), process_time()

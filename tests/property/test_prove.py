@@ -1,4 +1,4 @@
-"""What is PROVED of a random machine holds at every parameter value that is explored; what is VIOLATED is, where it says so."""
+"""A property of a random machine that is PROVED holds at every parameter value explored; one that is VIOLATED is violated where the report says so."""
 
 import time
 
@@ -57,7 +57,7 @@ def some_valuations(machine: Machine, most: int = 40) -> list[dict[str, Value]]:
 
 def check_report(machine: Machine) -> ProofReport:
     report = prove(machine, time_limit_s=20, clock=time.perf_counter)
-    # A proof must be right also where nobody is told of it, because an obligation is open.
+    # A proof must be right even if it is not reported because an obligation is open.
     proving = _Prover(machine, 20, time.perf_counter, lambda _claim: None)
     claims = tuple(proving._property(claim) for claim in machine.properties)  # noqa: SLF001  (what is not shown)
     report = attrs.evolve(report, properties=claims)
@@ -123,7 +123,7 @@ def tell(proof: Proof) -> None:
 
 @settings(max_examples=sample_size(8, full=40), deadline=None)
 @given(claimed_machines() | crowded_machines(claims=4))
-def test_what_is_proved_holds(machine: Machine) -> None:
+def test_proved_property_holds(machine: Machine) -> None:
     report = check_report(machine)
     check_ranks(machine)
     for proof in (*report.obligations, *report.properties):
@@ -133,6 +133,6 @@ def test_what_is_proved_holds(machine: Machine) -> None:
 @pytest.mark.full
 @settings(max_examples=600, deadline=None)
 @given(claimed_machines() | crowded_machines(claims=4))
-def test_the_same_on_many_more(machine: Machine) -> None:
+def test_proved_property_of_many_machines_holds(machine: Machine) -> None:
     check_report(machine)
     check_ranks(machine)

@@ -52,7 +52,7 @@ PERSON = ("approved", "rejected", "granted", "aborted")
 class Paper:
     """The agent function as a loop over what the model writes and what a person says.
 
-    `calls` are the model calls: step, and the rejected texts that it must be given; `left` is what nobody asked for.
+    `calls` are the model calls: the step, and the rejected texts that its prompt must contain; `left` is what was never asked for.
     """
 
     steps: tuple[str, ...]
@@ -66,7 +66,7 @@ class Paper:
 
     @property
     def texts(self):
-        """What the model writes: each text once, so that none can be taken for another."""
+        """Return the texts of the model: each is different, so that none can be taken for another."""
         return [TEXT[kind].format(n=n) for n, kind in enumerate(self.kinds)]
 
     def play(self):
@@ -230,7 +230,7 @@ COUNTS = [200, pytest.param(2_000, marks=pytest.mark.full)]
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_the_agent_does_what_the_paper_says(count):
+def test_agent_does_what_the_paper_says(count):
     explore(count)
 
 
@@ -320,7 +320,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("plant", FAULTS, ids=lambda plant: plant.__name__)
-def test_a_fault_planted_in_the_agent_is_found_by_its_check(plant, count, monkeypatch):
+def test_fault_planted_in_the_agent_is_found_by_its_check(plant, count, monkeypatch):
     plant(monkeypatch)
     with pytest.raises(AssertionError) as found:
         explore(count, phases=[Phase.generate], derandomize=True, database=None)

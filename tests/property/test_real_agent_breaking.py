@@ -161,5 +161,5 @@ def break_everything(count, **more):
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_the_agent_does_so_whatever_breaks(count):
+def test_agent_does_what_the_paper_says_whatever_breaks(count):
     break_everything(count)

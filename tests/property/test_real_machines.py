@@ -65,7 +65,7 @@ CODING_STORIES = st.builds(
 
 
 def require_bound(run, what, most, counts, *, until=()):
-    """What `counts` gives of each step, summed up from one of the events `until` to the next, is at most so much."""
+    """Check that the sum of `counts` over the steps from one of the events `until` to the next is at most `most`."""
     so_far = 0
     for step in taken(run):
         so_far = counts(step) + (0 if step.event.event in until else so_far)
@@ -78,7 +78,7 @@ def began(*names):
 
 
 def require_a_turn_is_bounded(run, bounds):
-    """A turn has so many answers, calls and refusals at most."""
+    """Check that the answers, calls and refusals of a turn stay within the bounds."""
     turn = ("message", "retried")
     made = lambda step: step.event.event in CALL_EVENTS and not {"drop_calls", "hold_call"}.intersection(step.effects)  # noqa: E731
     refused = began("skip_duplicate", "refuse_call", "refuse_state", "note_cut_off")
@@ -100,7 +100,7 @@ def require_what_was_delivered(run):
 
 
 def require_the_work_is_bounded(run, bounds):
-    """The goal has so many answers, and each subtask; those that never came do not count. An answer has so many calls."""
+    """Check that the answers of the goal and of each subtask, and the calls of an answer, stay within the bounds; answers that never came do not count."""
     turns = lambda step: ("ask_model" in step.effects) - (step.event.event == "ask_model.failed")  # noqa: E731
     rounds = lambda step: turns(step) + (step.event.event == "apart" and "work_apart" in step.effects)  # noqa: E731
     require_bound(run, "rounds", bounds["max_rounds"], rounds)
@@ -121,7 +121,7 @@ def require_evidence(run):
 
 
 def require_leave(run, mode):
-    """A tool runs where every guard passed its call, or a person permitted it; what changes files, never where nobody may."""
+    """Check that a tool runs only after every guard passed its call or a person permitted it; a tool that writes runs without a person's permission only in mode full-auto."""
     for step in taken(run):
         if "run_tool" not in step.effects:
             continue
@@ -129,7 +129,7 @@ def require_leave(run, mode):
         said = {outcome for guard, outcome in event.verdicts if guard != "beside"}  # whether it may run beside others
         assert event.event == "permitted" or said == {"passed"}, f"{event} ran a tool"
         writes = event.event == "tool_call" and event.data["tool"] == "write_file"
-        assert not writes or mode == "full-auto", f"{event} wrote in mode {mode}, and nobody was asked"
+        assert not writes or mode == "full-auto", f"{event} wrote in mode {mode} without asking a person"
 
 
 def require_escalation(run):
@@ -200,7 +200,7 @@ COUNTS = [25, pytest.param(1_000, marks=pytest.mark.full)]
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("machine", ["chat", "coding"])
-def test_whatever_the_model_says_the_run_keeps_what_was_promised(machine, count):
+def test_run_keeps_its_promises_whatever_the_model_says(machine, count):
     explore(machine, count)
 
 
@@ -292,7 +292,7 @@ SOON = {
 
 
 @pytest.mark.parametrize(("machine", "plant", "check"), FAULTS, ids=lambda each: getattr(each, "__name__", each))
-def test_a_planted_fault_is_found_by_its_check(machine, plant, check, monkeypatch):
+def test_planted_fault_is_found_by_its_check(machine, plant, check, monkeypatch):
     plant(monkeypatch)
     with pytest.raises(AssertionError) as found:
         explore(machine, 300, of_seed=SOON.get((machine, plant.__name__), 0), phases=[Phase.generate], database=None)

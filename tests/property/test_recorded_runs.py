@@ -1,4 +1,4 @@
-"""What is told of recorded runs of any machine, cut off anywhere: it can be told, it is a scenario, and its own table does the same."""
+"""Recorded runs of any machine, cut off anywhere: each can be shown, is a scenario, and replays on its own table without a difference."""
 
 from collections import Counter
 from pathlib import Path
@@ -87,12 +87,12 @@ def require_told(machine, ledger):
 
 @settings(max_examples=sample_size(25, full=40), phases=(Phase.generate,), deadline=None, suppress_health_check=SLOW)
 @given(machines(claims=False), st.integers(0, 2**32), LIVES)
-def test_a_run_of_any_machine_can_be_told(machine, seed, crashes):
+def test_run_of_any_machine_can_be_shown_and_becomes_a_scenario(machine, seed, crashes):
     _, ledger = lived(machine, seed, crashes)
     require_told(machine, ledger)
 
 
-def test_another_table_differs_where_it_does_something_else():
+def test_first_difference_of_a_mutant_is_the_event_found_by_hand():
     found = Counter()
     for seed in range(4):
         for machine in BUSY_MACHINES:

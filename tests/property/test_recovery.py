@@ -1,4 +1,4 @@
-"""However often a run is cut off, it comes to the same end, nothing acknowledged is lost, no result is worked out twice."""
+"""Recovery: however often a run is cut off, it comes to the same end, nothing acknowledged is lost, no result is worked out twice."""
 
 import asyncio
 import random
@@ -34,7 +34,7 @@ def lived(machine, seed, crashes, *, threads=True):
 
 
 def what_happened(ledger):
-    """What the table sees: events with their verdicts, rows, results; not how often the run was cut off."""
+    """Return what the table sees: events with their verdicts, rows, results; not how often the run was cut off."""
     return [entry for entry in ledger if isinstance(entry, EventEntry | RowEntry | ResultEntry)]
 
 
@@ -49,7 +49,7 @@ def most_outstanding(machine, ledger):
 
 
 def retry_after_failure(happened, would_have):
-    """Return where the lists part because whoever resumes tries a failed effect again, while the undisturbed run took what else was sent; None elsewhere."""
+    """Return where the lists part because the resumed run tries a failed effect again while the undisturbed run took another event; None if they do not."""
     keys = set()
     for place, entry in enumerate(happened):
         if isinstance(entry, ResultEntry):
@@ -69,9 +69,7 @@ def require_safe(machine, seed, crashes):
     undisturbed, expected = lived(machine, seed, [])
     if max(most_outstanding(machine, ledger), most_outstanding(machine, expected)) <= 1:
         happened, would_have = what_happened(ledger), what_happened(expected)
-        if any(
-            each.is_tired or each.is_cut for each in (world, undisturbed)
-        ):  # whoever resumes goes on where it stopped
+        if any(each.is_tired or each.is_cut for each in (world, undisturbed)):  # a resumed run goes on where it stopped
             shorter = min(len(happened), len(would_have))
             happened, would_have = happened[:shorter], would_have[:shorter]
         tried_again = retry_after_failure(happened, would_have)
@@ -81,11 +79,11 @@ def require_safe(machine, seed, crashes):
 
 @settings(max_examples=sample_size(30, full=60), phases=(Phase.generate,), deadline=None, suppress_health_check=SLOW)
 @given(machines(claims=False), st.integers(0, 2**32), LIVES)
-def test_a_run_of_any_machine_survives_crashes(machine, seed, crashes):
+def test_run_of_any_machine_survives_crashes(machine, seed, crashes):
     require_safe(machine, seed, crashes)
 
 
-def test_so_does_one_with_much_under_way():
+def test_run_with_many_effects_at_once_survives_crashes():
     doubted = 0
     for seed in range(60):
         chance = random.Random(seed)
@@ -94,7 +92,7 @@ def test_so_does_one_with_much_under_way():
     assert doubted > 20
 
 
-def test_every_boundary_of_the_shipped_agent():
+def test_shipped_agent_survives_a_crash_at_every_boundary():
     machine = load("dual_state")
     for seed in range(3):
         for countdown in range(1, 25):

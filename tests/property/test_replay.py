@@ -55,7 +55,7 @@ def plain_fold(machine, entries):
 
 
 def told(fold, machine, entries):
-    """What comes of a fold: the run, or what it raises."""
+    """Return the result of a fold: the run, or what it raises."""
     try:
         return fold(machine, entries)
     except ReplayError as fault:
@@ -104,7 +104,7 @@ def played(machine, chance, occurrence_in, length):
     return run
 
 
-#: What may stand in a field in place of what is there, beside what stands in that field of other entries.
+#: Values that may replace that of a field, beside those of the same field in other entries.
 OTHER_VALUES = {str: ("", "x"), int: (0, 1, 99), tuple: ((),), dict: ({}, 5)}
 
 
@@ -152,7 +152,7 @@ def require_same(machine, run, chance, times=12):
 
 @settings(max_examples=sample_size(40, full=100), deadline=None, suppress_health_check=SLOW)
 @given(st.data(), st.integers(0, 2**32))
-def test_any_ledger_of_any_machine_and_any_that_is_nearly_one(data, seed):
+def test_replay_agrees_with_the_plain_fold_on_any_ledger_right_or_damaged(data, seed):
     machine, chance = data.draw(machines(claims=False)), random.Random(seed)
     length = data.draw(st.integers(1, 25))
     run = played(machine, chance, lambda run: data.draw(occurrences(machine, run.configuration)), length)
@@ -182,7 +182,7 @@ OTHER_LOOP = attrs.evolve(
 MACHINES = [*BUSY_MACHINES, load("dual_state").at(rmax=50), LOOP.at(rmax=9), OTHER_LOOP.at(rmax=9), load("workflow")]
 
 
-def test_long_ledgers_of_machines_that_do_much():
+def test_replay_agrees_with_the_plain_fold_on_long_ledgers():
     seen = Counter()
     for seed in range(30):
         chance = random.Random(seed)

@@ -26,7 +26,7 @@ LARGE = settings(
 
 @settings(LARGE, max_examples=sample_size(30, full=60))
 @given(machines() | crowded_machines(claims=2))
-def test_a_machine_written_and_read_is_the_same(machine):
+def test_machine_is_the_same_after_writing_and_reading(machine):
     text = dumps(machine)
     assert loads(text) == machine
     assert dumps(loads(text)) == text
@@ -36,12 +36,12 @@ def test_a_machine_written_and_read_is_the_same(machine):
 @pytest.mark.full
 @settings(LARGE, max_examples=2_000)
 @given(machines() | crowded_machines(claims=2))
-def test_many_machines_written_and_read_are_the_same(machine):
+def test_many_machines_are_the_same_after_writing_and_reading(machine):
     assert loads(dumps(machine)) == machine
 
 
 @pytest.mark.parametrize("text", shipped_texts(), ids=lambda text: text.split("\n", maxsplit=1)[0].strip("# \r"))
-def test_a_document_means_the_same_when_written_anew(text):
+def test_document_means_the_same_when_written_again(text):
     machine = loads(text) if "\nMachine:" not in text else None
     if machine is None:
         pytest.skip("a spec is not a machine")
@@ -82,7 +82,7 @@ def moments(machine):
 
 @settings(LARGE, max_examples=sample_size(50, full=150))
 @given(st.data())
-def test_an_expression_written_and_read_is_the_same(data):
+def test_expression_is_the_same_after_writing_and_reading(data):
     skeleton = data.draw(skeletons())
     for draw_one, vocabulary, with_moments in (
         (condition, skeleton.vocabulary, False),
@@ -101,7 +101,7 @@ def as_python(text: str) -> str:
 
 @settings(LARGE, max_examples=sample_size(40, full=100))
 @given(st.data())
-def test_a_written_number_means_what_python_says(data):
+def test_written_number_means_what_python_says(data):
     """Expressions are a subset of Python's, so Python itself is the reference for precedence and chaining; it counts with a list."""
     vocabulary = Vocabulary(data.draw(skeletons()).vocabulary.numbers)
     known: Environment = {name.name: data.draw(st.integers(-3, 5)) for name in vocabulary.numbers}
@@ -118,7 +118,7 @@ def replaced(expr, names):
     return with_children(expr, (replaced(child, names) for child in children(expr)))
 
 
-def test_names_that_are_words_of_properties_are_written_and_read():
+def test_names_that_are_also_words_of_properties_are_written_and_read():
     machine = Machine(
         "switch",
         (Transition("on", "always", "off"), Transition("off", "expected", "on")),

@@ -38,7 +38,7 @@ class World:
 
 @settings(max_examples=sample_size(60, full=200), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
-def test_a_run_is_the_fold_of_step_and_its_commands_keep_the_world_in_step(data):
+def test_run_is_the_fold_of_step_and_its_commands_update_the_world(data):
     machine = data.draw(machines(claims=False))
     run, commands = begin(machine, "r")
     world, configuration = World(machine, commands), start(machine)

@@ -1,4 +1,4 @@
-"""The simulation finds every fault that is planted in the runtime, and none where there is none; a seed tells one story everywhere."""
+"""The simulation finds every fault that is planted in the runtime, and none where there is none; a seed plays one story everywhere."""
 
 import os
 import subprocess
@@ -22,11 +22,11 @@ from dsa.machine import sleeping_effects
 from dsa.testing.simulation.story import CampaignResult, Story, enough, play_seeds, simulate
 from dsa.testing.strategies import machines
 
-#: A fault that so many seeds do not find is not found.
+#: A fault counts as not found after this number of seeds.
 MOST = 1_000
 #: Seeds of the first lap aim at one triple each; those from here on also have other faults, limits and other ways.
 LATER = 10_000
-#: What a table does that its errors foretell is the table's fault: which oracle it breaks.
+#: The oracle that a run violates because of an error in its table, by the code of the error.
 STOPS, SETS = "a run stops only for a cause", "workflow state changes on passed verdicts only"
 FORETOLD = {"DSA304": STOPS, "DSA305": STOPS, "DSA306": STOPS, "DSA307": STOPS, "DSA210": SETS}
 PROGRAM = Path(simulations.__file__)
@@ -34,14 +34,14 @@ PROGRAM = Path(simulations.__file__)
 
 @pytest.fixture(autouse=True, scope="module")
 def whatever_the_table():
-    """Nothing refuses a table for its errors: what drives it is tested, whatever it is."""
+    """Let tables with errors run: this tests the runtime, whatever the table."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dsa.runs.runs.require_sound", lambda _machine: None)
         yield
 
 
 def foretold(machine):
-    """Name the oracles that a table's own errors break."""
+    """Return the names of the oracles that a table's own errors make its runs violate."""
     bare = attrs.evolve(machine, properties=())
     report = check(bare, parameters=bare.constants)
     return {FORETOLD[each.code] for each in report.diagnostics if each.code in FORETOLD}
@@ -66,7 +66,7 @@ def needed(fault, first):
     return found[0]
 
 
-def test_many_faults_are_planted():
+def test_at_least_thirty_faults_are_planted():
     assert len(PLANTED) >= 30
 
 
@@ -79,7 +79,7 @@ HUNTS = [
 
 
 @pytest.mark.parametrize(("fault", "first"), HUNTS)
-def test_a_planted_fault_is_found(fault, first):
+def test_planted_fault_is_found(fault, first):
     assert needed(fault, first)
 
 
@@ -88,23 +88,23 @@ NAMED = {
     "an answer is given to another emission": "an answer is fed after its result is recorded",
     "an answer brings the data of another emission": "an answer has the data of its own result",
     "a join is fired twice": "nothing stands there that nothing led to",
-    "more are performed side by side": "no more are performed side by side than the table says",
-    "the newest that waits begins first": "emissions that wait for a place begin in the order of their keys",
+    "more emissions are performed at once than allowed": "no more are performed side by side than the table says",
+    "the newest waiting emission begins first": "emissions that wait for a place begin in the order of their keys",
     "a place is given back twice": "no more are performed side by side than the table says",
-    "what waits is in doubt": "what cannot have begun is not in doubt",
+    "a waiting emission is in doubt": "what cannot have begun is not in doubt",
     "a sleep answers early": "a sleep ends when it is due",
     "a sleep begins anew after a crash": "no timer is overslept",
     "a sleep answers after it was cancelled": "a sleep that is over does not end",
     "a sleep answers twice": "an effect has one result",
     "a sleep is in doubt": "a sleep is never in doubt",
-    "what is sent comes before the end of a sleep": "what is overdue comes before what is sent",
+    "a sent event comes before the end of a sleep": "what is overdue comes before what is sent",
     "a sleep brings the data of another": "a sleep answers with what it was asked with",
     "another emission begins before the result is durable": "an emission begins once durable results make room for it",
 }
 
 
 @pytest.mark.parametrize("fault", NAMED)
-def test_a_fault_is_found_by_the_oracle_that_names_it(fault):
+def test_planted_fault_is_found_by_the_oracle_that_names_it(fault):
     plant, document = PLANTED[fault]
     with plant():
         found = violations(written(simulations.WRITTEN[document]), range(300))
@@ -113,13 +113,13 @@ def test_a_fault_is_found_by_the_oracle_that_names_it(fault):
 
 @pytest.mark.full
 @pytest.mark.parametrize("fault", PLANTED)
-def test_how_many_seeds_it_takes(fault, told):
+def test_median_number_of_seeds_that_find_a_fault_is_reported(fault, told):
     counts = [needed(fault, first) for first in range(0, 21 * LATER, LATER)]
     told(f"simulated runs find that {fault}: median of {median(counts):g} seeds, at most {max(counts)}")
 
 
 @pytest.mark.parametrize("document", sorted({document for _, document in PLANTED.values()}))
-def test_what_was_planted_is_gone(document):
+def test_simulation_is_clean_after_faults_were_planted(document):
     assert list(violations(subject(document), sample(subject(document), 10))) == []
 
 
@@ -127,7 +127,7 @@ def test_what_was_planted_is_gone(document):
 
 
 @pytest.mark.parametrize("name", simulations.every_name())
-def test_no_oracle_is_broken(name):
+def test_no_oracle_is_violated(name):
     about = subject(name)
     found = {violation.oracle.name for _, violation in violations(about, sample(about, 8))}
     assert found <= foretold(about.machine)
@@ -135,7 +135,7 @@ def test_no_oracle_is_broken(name):
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", simulations.every_name())
-def test_no_oracle_is_broken_by_all_seeds_that_a_user_plays(name, figures):
+def test_no_oracle_is_violated_by_a_full_simulation(name, figures):
     about = subject(name)
     outcome = simulate(about, range(enough(about)))
     assert {found.oracle for found in outcome.breaches} <= foretold(about.machine)
@@ -166,7 +166,7 @@ STEADY = settings(phases=(Phase.generate,), deadline=None, database=None, suppre
 
 @settings(STEADY, max_examples=25)
 @given(machines(claims=False))
-def test_no_oracle_is_broken_by_any_machine(machine):
+def test_no_oracle_is_violated_by_any_machine(machine):
     require_sound(machine, 8)
 
 
@@ -178,7 +178,7 @@ def in_line(machine):
 
 @settings(STEADY, max_examples=25)
 @given(crowded_machines().map(in_line))
-def test_no_oracle_is_broken_by_any_machine_with_several_emissions(machine):
+def test_no_oracle_is_violated_by_any_machine_with_several_emissions(machine):
     require_sound(machine, 8)
 
 
@@ -195,7 +195,7 @@ def asleep(machine):
 
 @settings(STEADY, max_examples=25)
 @given((machines(claims=False) | crowded_machines()).map(asleep))
-def test_no_oracle_is_broken_by_any_machine_that_sleeps(machine):
+def test_no_oracle_is_violated_by_any_machine_that_sleeps(machine):
     assume(sleeping_effects(machine))
     require_sound(machine, 8)
 
@@ -203,7 +203,7 @@ def test_no_oracle_is_broken_by_any_machine_that_sleeps(machine):
 @pytest.mark.full
 @settings(STEADY, max_examples=600)
 @given((machines(claims=False) | crowded_machines()).map(asleep))
-def test_no_oracle_is_broken_by_any_machine_that_sleeps_at_length(machine):
+def test_no_oracle_is_violated_by_many_machines_that_sleep(machine):
     assume(sleeping_effects(machine))
     require_sound(machine, 60)
 
@@ -211,18 +211,18 @@ def test_no_oracle_is_broken_by_any_machine_that_sleeps_at_length(machine):
 @pytest.mark.full
 @settings(STEADY, max_examples=600)
 @given(crowded_machines().map(in_line))
-def test_no_oracle_is_broken_by_any_machine_with_several_emissions_at_length(machine):
+def test_no_oracle_is_violated_by_many_machines_with_several_emissions(machine):
     require_sound(machine, 60)
 
 
 @pytest.mark.full
 @settings(STEADY, max_examples=600)
 @given(machines(claims=False))
-def test_no_oracle_is_broken_by_any_machine_at_length(machine):
+def test_no_oracle_is_violated_by_many_machines(machine):
     require_sound(machine, 60)
 
 
-def test_an_error_of_a_table_is_found_where_a_run_meets_it():
+def test_table_error_is_found_where_a_run_reaches_it():
     timers = {violation.oracle.name for _, violation in violations(subject("s11_timers"), range(60))}
     hasty = written("""# hasty
 ## Variables
@@ -249,16 +249,16 @@ def test_an_error_of_a_table_is_found_where_a_run_meets_it():
     assert {violation.oracle.name for _, violation in violations(hasty, range(60))} == {SETS}
 
 
-# -- what runs are long, lonely or endless ----------------------------------------------------------------------------
+# -- runs that are long, lonely or endless ------------------------------------------------------------------------------
 
 
-def test_a_table_that_asks_for_ever_is_no_fault_of_the_runtime():
+def test_table_that_loops_for_ever_is_not_a_fault_of_the_runtime():
     outcome = simulate(subject("endless"), range(160))
     assert outcome.breaches == []
     assert outcome.missed_triples(subject("endless")) == ()
 
 
-def test_a_long_way_is_no_loop_without_end():
+def test_long_path_is_not_taken_for_an_endless_loop():
     about = simulations.kept("dual_state", rmax=400)
     far = range(0, len(about.triples), 12)
     outcome = simulate(about, far)
@@ -266,7 +266,7 @@ def test_a_long_way_is_no_loop_without_end():
     assert set(outcome.hits) >= {about.triples[seed] for seed in far}
 
 
-def test_a_run_may_rest_as_often_as_its_way_is_long():
+def test_run_may_rest_as_often_as_its_path_is_long():
     counting = subject("counting")
     far = range(len(counting.triples) // 2, len(counting.triples), 4)
     outcome = simulate(counting, far)
@@ -274,12 +274,12 @@ def test_a_run_may_rest_as_often_as_its_way_is_long():
     assert set(outcome.hits) >= {counting.triples[seed] for seed in far}
 
 
-def test_what_waits_below_a_time_limit_is_not_begun_after_the_store_has_failed():
+def test_effect_with_a_time_limit_does_not_begin_after_the_store_has_failed():
     about = subject("pair")
     assert list(violations(about, range(2 * len(about.triples)))) == []
 
 
-def test_nobody_sends_a_stray_event_to_a_machine_that_hears_nobody():
+def test_stray_event_is_not_sent_to_a_machine_without_outside_events():
     lonely = written("""# lonely
 ## Events
 | event | from |
@@ -306,7 +306,7 @@ def test_nobody_sends_a_stray_event_to_a_machine_that_hears_nobody():
 
 
 @pytest.mark.parametrize("name", ["dual_state", "parcels", "busy"])
-def test_a_seed_tells_the_same_story_again(name):
+def test_same_seed_plays_the_same_story(name):
     about = subject(name)
     for seed in sample(about, 40):
         told = Story(about, seed, keep_log=True).play()
@@ -315,7 +315,7 @@ def test_a_seed_tells_the_same_story_again(name):
         assert untold == attrs.evolve(told, log=())
 
 
-def test_and_in_every_process():
+def test_same_seed_plays_the_same_story_in_every_process():
     def begun(hash_seed):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         return subprocess.Popen([sys.executable, PROGRAM], stdout=subprocess.PIPE, env=environment)
@@ -327,7 +327,7 @@ def test_and_in_every_process():
     assert told[1] == told[0]
 
 
-def test_the_sum_does_not_depend_on_who_played_which_seed():
+def test_result_does_not_depend_on_how_seeds_are_split():
     about, seeds = subject("busy"), range(60)
     whole, parts = simulate(about, seeds), CampaignResult()
     for part in (seeds[40:], seeds[7:40], seeds[:7]):

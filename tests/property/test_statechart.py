@@ -20,7 +20,7 @@ from dsa.targets.statechart import StatechartRun
 from dsa.testing.strategies import configurations, machines, occurrences
 
 SHIPPED, ALL = shipped_machines(), all_machines()
-#: These have so many verdicts at once that an occurrence takes milliseconds, and all of them half a minute.
+#: These read many verdicts at once: an occurrence takes milliseconds, and all of them half a minute.
 LARGE_HERE = ("chat", "coding")
 #: Those that are looked at wherever they can be in a full run only; random walks meet them always.
 WHOLE_IN_FULL = (*LARGE_HERE, "katas/katas")
@@ -58,19 +58,19 @@ SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, Heal
 
 @settings(SLOW, max_examples=sample_size(25, full=40))
 @given(st.data())
-def test_random_machines_agree(data):
+def test_statechart_agrees_on_random_machines(data):
     lockstep(data, data.draw(machines(claims=False) | crowded_machines() | family_machines()))
 
 
 @pytest.mark.full
 @settings(SLOW, max_examples=300)
 @given(st.data())
-def test_300_random_machines_agree(data):
+def test_statechart_agrees_on_300_random_machines(data):
     lockstep(data, data.draw(machines(claims=False) | crowded_machines() | family_machines()))
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(300, marks=pytest.mark.full)])
-def test_a_sample_of_random_machines_agrees_wherever_it_can_be(count):
+def test_statechart_agrees_in_every_configuration_of_sampled_machines(count):
     for machine in random_sample(count):
         agree_everywhere(machine, max_states=100)
 
@@ -101,7 +101,7 @@ def _is_likely(machine, here: Configuration, source, event) -> bool:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_machine_agrees_on_random_walks(name):
+def test_statechart_agrees_on_random_walks_of_a_shipped_machine(name):
     count = (
         100 if name in LARGE_HERE else sample_size(300, full=2_000)
     )  # a chart that has ended is built anew, which takes 30 ms there
@@ -110,14 +110,14 @@ def test_a_shipped_machine_agrees_on_random_walks(name):
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_machine_agrees_on_100_000_random_occurrences(name):
+def test_statechart_agrees_on_100_000_random_occurrences(name):
     assert walk(SHIPPED[name], seed=2, count=100_000) > 25_000
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.full] if name in WHOLE_IN_FULL else []) for name in ALL]
 )
-def test_every_machine_here_agrees_wherever_it_can_be(name):
+def test_statechart_agrees_in_every_configuration_of_every_machine_here(name):
     agree_everywhere(ALL[name], max_states=sample_size(300, full=2_000))
 
 

@@ -1,4 +1,4 @@
-"""Whatever the arguments, however they are cut, and in whatever manner a provider sends them: the right calls, or none.
+"""Streams give the right calls or none, whatever the arguments, however they are cut, and in whatever manner a provider sends them.
 
 Manners are the ways of the shapes in `tests/streams/`, each a function from calls and cuts to chunks.
 """
@@ -209,7 +209,7 @@ MANNERS = [
 @example([("call_0", "search", {"a": {"a": 1}, "b": 2}, ['{"a": ', '{"a": 1}, ', '"b": 2}'])])
 @example([("call_0", "search", {"{": None, "]": None}, ['{"', '{":null,"]', '":null}'])])
 @example([("call_0", "search", {"": None, "}": None}, ['{"', '":null,"}', '":null}'])])
-def test_every_way_to_cut_the_arguments_gives_the_right_calls(manner, made):
+def test_arguments_cut_in_any_way_give_the_right_calls(manner, made):
     check(manner, made)
 
 
@@ -217,7 +217,7 @@ def test_every_way_to_cut_the_arguments_gives_the_right_calls(manner, made):
 @pytest.mark.parametrize("manner", MANNERS, ids=lambda manner: manner.__name__)
 @LONG
 @given(made=calls(most=5))
-def test_many_more_ways_give_the_right_calls(manner, made):
+def test_arguments_cut_in_many_ways_give_the_right_calls(manner, made):
     check(manner, made)
 
 
@@ -232,7 +232,7 @@ def check(manner, made):
 
 @BRIEF
 @given(made=calls(most=4), data=strategies.data())
-def test_pieces_of_several_calls_may_be_mixed(made, data):
+def test_pieces_of_several_calls_may_be_interleaved(made, data):
     waiting = {index: list(pieces) for index, (*_, pieces) in enumerate(made)}
     chunks = [call_chunk(*(entry(index, "", given_id=one[0], name=one[1]) for index, one in enumerate(made)))]
     while left := [index for index, pieces in waiting.items() if pieces]:
@@ -246,8 +246,8 @@ def test_pieces_of_several_calls_may_be_mixed(made, data):
 @given(
     made=calls(), data=strategies.data(), finish=strategies.sampled_from([None, "length", "error", "content_filter"])
 )
-def test_of_a_stream_that_breaks_off_nothing_is_executed_but_whole_calls(manner, made, data, finish):
-    """An empty object that comes first cannot be told from the arguments of a tool that needs none."""
+def test_broken_off_stream_executes_only_complete_calls(manner, made, data, finish):
+    """An empty object at the start looks like the arguments of a tool that needs none."""
     chunks = list(manner(made))
     kept = chunks[: data.draw(strategies.integers(0, len(chunks) - 1))]
     result = reconcile_stream([*kept, *([finished(finish)] if finish else [])], TOOLS)
@@ -286,7 +286,7 @@ WAYS = {
     before=strategies.sampled_from(["", "Let me look.\n"]),
     data=strategies.data(),
 )
-def test_calls_in_the_text_are_found_however_the_text_is_cut(way, one, name, before, data):
+def test_call_in_the_text_is_found_however_the_text_is_cut(way, one, name, before, data):
     value, text = one
     content = (before if way != "bare" else "") + WAYS[way](name, text)
     reconciler = StreamReconciler(TOOLS)
@@ -306,7 +306,7 @@ def test_calls_in_the_text_are_found_however_the_text_is_cut(way, one, name, bef
     keep=strategies.integers(0, 200),
     finish=strategies.sampled_from([None, "length", "stop"]),
 )
-def test_of_a_text_that_breaks_off_no_other_call_is_executed(way, one, name, keep, finish):
+def test_broken_off_text_executes_no_other_call(way, one, name, keep, finish):
     value, text = one
     content = WAYS[way](name, text)[:keep]
     result = reconcile_stream([chunk({"content": content}), *([finished(finish)] if finish else [])], TOOLS)
@@ -324,7 +324,7 @@ def test_of_a_text_that_breaks_off_no_other_call_is_executed(way, one, name, kee
     )
 )  # fmt: skip
 @example(["```\n", "<tool_call>", "```\n"])
-def test_no_tool_that_was_not_offered_is_ever_called(parts):
+def test_tool_that_was_not_offered_is_never_called(parts):
     content = "".join(parts)
     result = reconcile_stream([chunk({"content": content}), finished("stop")], TOOLS)
     assert {call.name for call in result.tool_calls} <= {"search"}
@@ -350,7 +350,7 @@ CHUNKS = strategies.dictionaries(KEYS, JSON, max_size=3) | DELTAS.map(chunk) | D
 @BRIEF
 @given(strategies.lists(CHUNKS, max_size=6))
 @example([chunk({"content": [{"type": []}]})])
-def test_no_chunk_breaks_it(chunks):
+def test_any_chunk_gives_a_result(chunks):
     result = reconcile_stream(chunks, TOOLS)
     got(result)
     assert result.error is None or result.error.code in STREAM_ERRORS
@@ -360,7 +360,7 @@ def test_no_chunk_breaks_it(chunks):
 
 @BRIEF
 @given(strategies.lists(strategies.sampled_from([chunk for shape in SHAPES for chunk in shape.chunks]), max_size=8))
-def test_chunks_of_all_shapes_in_any_order_break_nothing(chunks):
+def test_chunks_of_all_shapes_in_any_order_give_the_same_result_each_time(chunks):
     result = reconcile_stream(chunks, TOOLS)
     assert result == reconcile_stream(chunks, TOOLS)
     assert all((call.arguments is None) == (call.error is not None) for call in result.tool_calls)
@@ -380,7 +380,7 @@ SAID = strategies.lists(
 
 @settings(deadline=None, max_examples=sample_size(60, full=400))
 @given(text=SAID, data=strategies.data())
-def test_however_a_text_is_cut_it_comes_to_the_same(text, data):
+def test_text_gives_the_same_result_however_it_is_cut(text, data):
     whole = reconcile_stream([chunk({"content": text}), finished("stop")], TOOLS)
     pieces = data.draw(cut(text))
     assert reconcile_stream([*(chunk({"content": piece}) for piece in pieces), finished("stop")], TOOLS) == whole
@@ -398,7 +398,7 @@ def test_however_a_text_is_cut_it_comes_to_the_same(text, data):
 
 @BRIEF
 @given(text=TEXTS, data=strategies.data())
-def test_however_halves_of_characters_are_cut_arguments_come_to_the_same(text, data):
+def test_arguments_are_the_same_when_characters_are_cut_in_half(text, data):
     written = json.dumps({"query": text}, ensure_ascii=data.draw(strategies.booleans()))
     halves = written.encode("utf-16-le", "surrogatepass")
     units = "".join(chr(int.from_bytes(halves[at : at + 2], "little")) for at in range(0, len(halves), 2))

@@ -38,7 +38,7 @@ def values_known(system: System, here: Configuration) -> dict[str, Value]:
 
 @MANY
 @given(systems(claims=False))
-def test_commands_are_what_step_takes_and_faults_what_it_refuses(system: System) -> None:
+def test_commands_are_the_steps_taken_and_faults_the_refusals(system: System) -> None:
     machine, grounded = system.machine, ground(system)
     rows = {id(row): number for number, row in enumerate(machine.transitions)}
     for here in reached(machine):
@@ -111,7 +111,7 @@ def moment_names(
 
 @MANY
 @given(systems())
-def test_expressions_of_properties_mean_at_a_moment_what_they_name_there(system: System) -> None:
+def test_expressions_of_properties_have_the_value_of_what_they_name(system: System) -> None:
     machine = system.machine
     exprs = [expr for claim in machine.properties for expr in expressions(claim.form)]
     first = moment_names(machine, start(machine), None, None)
@@ -133,7 +133,7 @@ def test_expressions_of_properties_mean_at_a_moment_what_they_name_there(system:
 
 @MANY
 @given(st.data())
-def test_simplifying_keeps_the_value(data: st.DataObject) -> None:
+def test_simplified_condition_has_the_same_value(data: st.DataObject) -> None:
     machine = data.draw(machines(claims=False) | crowded_machines() | family_machines())
     for row in machine.transitions:
         small = simplify(row.condition)

@@ -1,4 +1,4 @@
-"""The order of timers (S11): kept row by row, it is what the rule says of all that has happened; and real deadlines never break it."""
+"""The order of timers (S11): updated row by row, it is what the rule says about the whole run so far; and real deadlines never break it."""
 
 import heapq
 from itertools import count
@@ -42,7 +42,7 @@ def duration(machine: Machine, timer) -> int:
 
 @settings(max_examples=sample_size(50, full=150), deadline=None)
 @given(timed_machines(), st.data())
-def test_the_precedence_is_what_the_rule_says_of_the_whole_run(machine: Machine, data) -> None:
+def test_timer_precedence_is_what_the_rule_says_of_the_whole_run(machine: Machine, data) -> None:
     here, begun = start(machine), dict.fromkeys(machine.armed_timers(start(machine).state), 0)
     for moment in range(1, 16):
         timers = {timer: when for timer, when in begun.items() if timer in machine.armed_timers(here.state)}
@@ -62,8 +62,8 @@ def test_the_precedence_is_what_the_rule_says_of_the_whole_run(machine: Machine,
 
 @settings(max_examples=sample_size(60, full=200), deadline=None)
 @given(timed_machines(), st.data())
-def test_what_is_rung_in_the_order_of_deadlines_is_never_early(machine: Machine, data) -> None:
-    """The clock reads late, stands still, is put back (then the reading before counts), and nobody is there for days."""
+def test_timer_fired_in_order_of_deadlines_is_never_early(machine: Machine, data) -> None:
+    """The clock is read late, stops, is put back (then the earlier reading counts), and is not read for days."""
     here, reading, number = start(machine), 0, count()
     due = [(duration(machine, timer), next(number), timer) for timer in machine.armed_timers(here.state)]
     rung = 0

@@ -1,4 +1,4 @@
-"""The real driver and the order of timers (S11): whatever the clock does, no timer is refused as early, and what is checked of the order holds of runs."""
+"""The real driver and the order of timers (S11): whatever the clock does, no timer is refused as early, and checked properties of the order hold in runs."""
 
 import random
 from collections import Counter
@@ -22,7 +22,7 @@ STATES = {"a": "initial", "a.one": "initial", "a.two": "", "b": "", "b.one": "in
 #: Seeds from here on have also other faults than the one they aim at, and other ways.
 LATER = 10_000
 
-#: What a reminder is for: a shorter timer that starts no later comes first, and starts again and again.
+#: Reminders: a shorter timer that starts no later fires first, and starts again and again.
 REMINDER = """# reminder
 ## Events
 | event | from |
@@ -132,13 +132,13 @@ def played(text: str, seeds: range) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_what_is_checked_of_reminders_holds_of_runs(name):
+def test_checked_properties_of_reminders_hold_in_runs(name):
     found = played(KNOWN[name], range(LATER, LATER + 60))
     assert found["properties"] == 2
     assert found["rung"] > 60
 
 
-def test_a_sample_of_random_timers():
+def test_random_timers_fire_and_keep_checked_properties():
     found = Counter[str]()
     for number in range(12):
         found += played(dumps(timed_machine(number)), range(LATER, LATER + 12))
@@ -148,14 +148,14 @@ def test_a_sample_of_random_timers():
     assert found["clock forward"] > 0
 
 
-def test_after_the_clock_was_set_back_the_shorter_timer_rings_with_the_longer_one():
-    """A process takes the run up whose clock says that a timer of 1m has an hour to go; one of 90s that starts then is due before."""
+def test_shorter_timer_fires_with_the_longer_one_after_the_clock_was_set_back():
+    """A process whose clock says that a timer of 1m has an hour to go takes the run up; a timer of 90s that starts then is due first."""
     found = played(dumps(timed_machine(2)), range(10_038, 10_039))
     assert (found["clock back"], found["takeover"], found["rung"] > 1) == (1, 1, True)
 
 
 @pytest.mark.full
-def test_ten_thousand_runs(figures):
+def test_checked_properties_hold_in_ten_thousand_runs(figures):
     found = Counter[str]()
     for text in KNOWN.values():
         found += played(text, range(LATER, LATER + 1_000))

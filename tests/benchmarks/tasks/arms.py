@@ -1,4 +1,4 @@
-"""The arms that are compared: how often a model may try, and whether it is told what was wrong.
+"""The arms that are compared: how often a model may try, and whether it gets feedback.
 
 Takes names such as `guarded_3`, gives `Arm` values.
 """
@@ -13,7 +13,7 @@ DEFAULT_ARMS = ("one_shot", "best_of_4", "guarded_3", "guarded_4")
 
 @attrs.frozen
 class Arm:
-    """At most so many attempts at each step; with `feedback`, later ones are told why earlier ones were turned down."""
+    """At most `attempts` attempts at each step; with `feedback`, the prompts of later ones say why earlier ones were rejected."""
 
     name: str
     attempts: int
@@ -25,13 +25,13 @@ def arm_named(name: str) -> Arm:
     found = _FORMS.fullmatch(name)
     if found is None:
         raise ValueError(
-            f"'{name}' is no arm: write one_shot, best_of_N or guarded_N, such as {', '.join(DEFAULT_ARMS)}"
+            f"'{name}' is not an arm: write one_shot, best_of_N or guarded_N, such as {', '.join(DEFAULT_ARMS)}"
         )
     return Arm(name, 1 if found[1] else int(found[3]), feedback=found[2] == "guarded")
 
 
 def arms_named(names: str) -> tuple[Arm, ...]:
-    """Return the arms of a list with commas, each once. ValueError for what is none."""
+    """Return the arms of a list with commas, each once. ValueError for a name that is not an arm."""
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     if not wanted:
         raise ValueError(f"no arm is named; write such as {', '.join(DEFAULT_ARMS)}")

@@ -40,7 +40,7 @@ class Calls:
                 kept = json.loads(line)
                 self._known[kept["key"]] = kept
             except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"{self.path}:{number}: this is no call") from error
+                raise ValueError(f"{self.path}:{number}: this line is not a call") from error
 
     def answer(self, question: Question) -> tuple[Artifact, bool]:
         """Return an answer, and whether it was asked for just now. Raises what the model raises; then nothing is kept."""

@@ -14,7 +14,7 @@ Z_95 = 1.959963984540054
 def wilson(hits: int, trials: int, z: float = Z_95) -> tuple[float, float]:
     """Return the interval of rates that `hits` of `trials` go with, 95 % by default; (0, 1) without trials. ValueError for no counts."""
     if not 0 <= hits <= trials:
-        raise ValueError(f"{hits} of {trials} is no count")
+        raise ValueError(f"{hits} of {trials} is not a valid count")
     if trials == 0:
         return 0.0, 1.0
     rate, shrink = hits / trials, 1 + z * z / trials
@@ -26,9 +26,9 @@ def wilson(hits: int, trials: int, z: float = Z_95) -> tuple[float, float]:
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """Return the two-sided p-value of so many samples that only the one arm solved, and only the other; 1 when they never differ."""
+    """Return the two-sided p-value of the numbers of samples that only one arm solved, and only the other; 1 when they never differ."""
     if only_first < 0 or only_second < 0:
-        raise ValueError(f"{min(only_first, only_second)} is no count")
+        raise ValueError(f"{min(only_first, only_second)} is not a valid count")
     differing, fewer = only_first + only_second, min(only_first, only_second)
     tail = sum(comb(differing, k) for k in range(fewer + 1))
     return min(1.0, 2 * tail / 2**differing)
@@ -46,10 +46,10 @@ def holm(values: Sequence[float]) -> list[float]:
 def paired_difference(only_first: int, only_second: int, pairs: int, z: float = Z_95) -> tuple[float, float]:
     """Return the interval, 95 % by default, of how much higher the first arm's rate is, over samples that both arms had; (-1, 1) without any.
 
-    A. Agresti and Y. Min 2005: half a sample is added to each of the four cells. ValueError for what are no counts of so many pairs.
+    A. Agresti and Y. Min 2005: half a sample is added to each of the four cells. ValueError for counts that `pairs` cannot have.
     """
     if only_first < 0 or only_second < 0 or only_first + only_second > pairs:
-        raise ValueError(f"{only_first} and {only_second} of {pairs} are no counts")
+        raise ValueError(f"{only_first} and {only_second} of {pairs} are not valid counts")
     if pairs == 0:
         return -1.0, 1.0
     first, second, total = only_first + 0.5, only_second + 0.5, pairs + 2

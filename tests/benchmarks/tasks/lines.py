@@ -16,7 +16,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the whole lines of a file, none where there is no file; a last line without its end is taken away from it."""
+    """Return the complete lines of a file, none if there is no file; a last line without its end is removed from the file."""
     if not path.exists():
         return []
     written = path.read_bytes()

@@ -25,13 +25,13 @@ SHIPPED, SCRIPTS = "scripted", Path(__file__).parent / "scripts"
 
 @attrs.frozen
 class Question:
-    """What a model is asked once: for a step of a machine, with a seed. `is_told` says that there is feedback in the prompt."""
+    """One question to a model: for a step of a machine, with a seed. `has_feedback` says whether there is feedback in the prompt."""
 
     machine: Machine = attrs.field(repr=False)
     step: str
     seed: int
     prompt: str
-    is_told: bool = False
+    has_feedback: bool = False
 
 
 class Model(Protocol):
@@ -75,7 +75,7 @@ class AskedModel:
         )
 
     def script(self, task: str) -> str:
-        """Return nothing: nobody here changes the model."""
+        """Return an empty text: a real model follows no script."""
         return ""
 
 
@@ -93,14 +93,14 @@ class DrawnModel:
     def answer(self, question: Question) -> Artifact:
         """Draw a reply. KeyError never: `read_model` has seen that there is one for each step."""
         replies = self._replies[question.machine.name]
-        told = replies.get(f"{question.step}{AFTER_FEEDBACK}") if question.is_told else None
+        told = replies.get(f"{question.step}{AFTER_FEEDBACK}") if question.has_feedback else None
         drawn = told or replies[question.step]
         usage = Usage("scripted", seconds=0.0, cost_usd=0.0)
         return Artifact(content=f"```python\n{drawn[question.seed % len(drawn)]}```\n", usage=usage)
 
     def parameters(self, question: Question) -> dict[str, str]:
         """Return what chooses among the headings."""
-        return {"step": question.step, "told": str(question.is_told), "script": self.script(question.machine.name)}
+        return {"step": question.step, "told": str(question.has_feedback), "script": self.script(question.machine.name)}
 
     def script(self, task: str) -> str:
         """Return a digest of the replies."""
@@ -108,7 +108,7 @@ class DrawnModel:
 
 
 class ModelError(DsaError):
-    """Raised when what `--model` says is no model: a folder of scripts that is not there, or has no replies for a task."""
+    """Raised when `--model` names no model: a folder of scripts that does not exist, or has no replies for a task."""
 
 
 def read_model(name: str, machines: tuple[Machine, ...]) -> Model:
@@ -123,7 +123,7 @@ def read_model(name: str, machines: tuple[Machine, ...]) -> Model:
     folder, replies = SCRIPTS if name == SHIPPED else Path(name.removeprefix(SCRIPT_PREFIX)), {}
     if not folder.is_dir():
         raise ModelError(
-            f"{folder} is no folder; scripted:DIR takes one with a script for each task, such as {machines[0].name}.md"
+            f"{folder} is not a folder; scripted:DIR takes a folder with a script for each task, such as {machines[0].name}.md"
         )
     for machine in machines:
         path = folder / f"{machine.name}.md"

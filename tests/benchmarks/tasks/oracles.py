@@ -154,9 +154,9 @@ Move = tuple[str, tuple[object, ...], bool]
 
 
 def sequence(made: str, reference: object, moves: Iterable[Move], show: str = "{}") -> Call:
-    """Return one call that makes an object and moves it, and what the moves give: None where nobody asks, or where it has to raise.
+    """Return one call that makes an object and moves it, and the results of the moves: None where the result is ignored, or where it has to raise.
 
-    A move of which the reference raises an error has to raise one of that class. `show` is put around what is given.
+    A move of which the reference raises an error has to raise one of that class. `show` is put around each result.
     """
     parts, expected = [], []
     for method, arguments, is_asked in moves:

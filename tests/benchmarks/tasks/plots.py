@@ -71,7 +71,7 @@ def _rates(rows: Sequence[Trial], tasks: Sequence[str], arms: Sequence[Arm]):
 
 
 def _growth(rows: Sequence[Trial], tasks: Sequence[str], arms: Sequence[Arm]):
-    """For each task, the share of samples that are right within so many generations."""
+    """Draw for each task the share of samples that are right within N generations."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 

@@ -1,4 +1,4 @@
-"""What a model is told: the published benchmark's message, or the prompt that `dsa` writes for any agent.
+"""Prompts: the published benchmark's message, or the prompt that `dsa` writes for any agent.
 
 Takes a context and a template, gives a text. The published message has the task, and the feedback on earlier attempts, but never what they
 were; a text of feedback stands there once, however often it was given.

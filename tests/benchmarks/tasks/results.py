@@ -17,7 +17,7 @@ Key = tuple[str, str, int]
 
 
 class ResultsError(ValueError):
-    """Raised for a file that is no such table, with its line."""
+    """Raised for a file that is not a table of results, with the line."""
 
 
 def key_of(trial: Trial) -> Key:
@@ -55,7 +55,7 @@ class Results:
             }
             return Trial(**{**given, **numbers})
         except ValueError as error:
-            raise ResultsError(f"{self.path}:{number}: this is no row of it: {error}") from error
+            raise ResultsError(f"{self.path}:{number}: this is not a row of this benchmark: {error}") from error
 
     def add(self, trial: Trial) -> None:
         """Keep a row; it is on disk when this returns."""

@@ -20,7 +20,7 @@ ALPHA = 0.05
 
 @attrs.frozen
 class Cell:
-    """One arm at one task, or at all: of `trials` without an error so many were accepted, so many of these are right."""
+    """One arm at one task, or at all: how many of the `trials` without an error were accepted, and how many of these are right."""
 
     task: str
     arm: str
@@ -40,7 +40,7 @@ class Cell:
 
 @attrs.frozen
 class Comparison:
-    """Two arms over the same samples: so many were solved by the first only, by the second only. `adjusted` is `p` after Holm."""
+    """Two arms over the same samples: how many only the first solved, and only the second. `adjusted` is `p` after Holm."""
 
     task: str
     first: str
@@ -141,7 +141,7 @@ def _counted(task: str, first: str, second: str, solved: dict[tuple[str, str, in
 
 
 def told(rows: Iterable[Trial], chosen: Callable[[Trial], bool]) -> list[tuple[str, str, int]]:
-    """Count what was told of trials, by task; the most frequent first."""
+    """Count the messages of trials, by task; the most frequent first."""
     counts = Counter((row.task, row.fault) for row in rows if chosen(row))
     return [
         (task, fault, count)

@@ -33,8 +33,8 @@ RIGHT, WRONG = "right", "wrong"
 class Trial:
     """What became of one trial, as it stands in the raw data.
 
-    `outcome` is the guards': accepted, rejected (no attempt passed), error (a model or a guard broke down, which is no verdict).
-    `oracle` is right or wrong, for what was accepted only, and `fault` says what the oracle, or the breakdown, told. `attempts` are those
+    `outcome` is the guards': accepted, rejected (no attempt passed), error (a model or a guard failed, which is not a verdict).
+    `oracle` is right or wrong, for what was accepted only, and `fault` is the message of the oracle or of the failure. `attempts` are those
     of each step; `calls` of the `generations` were made for this trial, the others had been made for another arm of the same sample.
     Seconds are those of the calls when they were made, and of the guards.
     """
@@ -74,11 +74,11 @@ class Asking(GeneratorInterface):
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
         """Ask for the next attempt. Raises what the model raises."""
         attempt = len(context.feedback_history) + 1
-        is_told = self.arm.feedback and attempt > 1
-        shown = context if is_told else attrs.evolve(context, feedback_history=(), current_artifact=None)
+        has_feedback = self.arm.feedback and attempt > 1
+        shown = context if has_feedback else attrs.evolve(context, feedback_history=(), current_artifact=None)
         prompt = self.compose(shown, template)
         seed = derive_seed(self.seed, context.step, attempt, self.task.name)
-        artifact, is_new = self.calls.answer(Question(self.task.machine, context.step, seed, prompt, is_told))
+        artifact, is_new = self.calls.answer(Question(self.task.machine, context.step, seed, prompt, has_feedback))
         self.made += is_new
         return artifact
 

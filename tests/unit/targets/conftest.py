@@ -1,4 +1,4 @@
-"""Machines that the targets are tested with: the shipped one, and one with every construct a diagram must show."""
+"""Machines for the tests of targets: the shipped one, and one with every construct that a diagram must show."""
 
 from pathlib import Path
 

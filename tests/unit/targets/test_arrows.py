@@ -24,7 +24,7 @@ SMALL = {
 
 
 @each_row("machine", SMALL.values(), ids=SMALL)
-def test_the_first_arrow_that_is_enabled_is_the_row_that_step_takes(machine: Machine) -> None:
+def test_first_enabled_arrow_is_the_row_that_step_takes(machine: Machine) -> None:
     arrows_agree(machine)
 
 

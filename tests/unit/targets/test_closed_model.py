@@ -1,4 +1,4 @@
-"""What model checkers are given: conditions with what they need, updates in an order that means the same, numbers that fit."""
+"""Models for model checkers: conditions with the necessary terms only, updates in an order that means the same, numbers that fit."""
 
 import attrs
 import pytest
@@ -15,12 +15,12 @@ from dsa.targets import emit
 from dsa.targets.closed_model import closed_model, require_small, sequential
 
 
-def test_a_condition_says_only_what_the_values_leave_open():
+def test_condition_has_only_the_part_that_the_values_leave_open():
     conditions = [unparse(step.condition) for step in closed_model(dual_state()).steps]
     assert conditions == ["true", "true", "true", "retries < rmax", "retries >= rmax", "true"]
 
 
-def test_an_update_that_may_leave_its_domain_is_asked_first():
+def test_update_that_may_leave_its_domain_is_checked_in_the_condition():
     broken = dual_state(refine=attrs.evolve(dual_state().transitions[3], condition=TRUE))
     texts = [unparse(step.condition) for step in closed_model(broken).steps]
     assert any("retries + 1 <= rmax" in text for text in texts)
@@ -32,7 +32,7 @@ def test_every_step_names_its_line():
     assert steps[3].comment.endswith("(g.failed)")
 
 
-def test_all_steps_are_there():
+def test_model_has_every_step():
     laid = closed_model(jugs())
     assert len(laid.steps) == len(search(laid.ground, (), SearchLimits(1_000)).taken)
 
@@ -48,7 +48,7 @@ VALUES = st.one_of(
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), VALUES))
-def test_updates_one_after_the_other_mean_the_same(updates):
+def test_sequential_updates_mean_the_same_as_simultaneous_ones(updates):
     before = {name: 10 * place + 1 for place, name in enumerate(NAMES)}
     at_once = before | {name: evaluate(value, before) for name, value in updates.items()}
     kept, ordered = sequential(updates.items())
@@ -82,7 +82,7 @@ def test_numbers_that_do_not_fit_are_refused_with_their_line():
     assert "n * n * n" not in emit(attrs.evolve(machine, transitions=machine.transitions[:0]), "promela")
 
 
-def test_a_start_outside_its_domain_is_refused():
+def test_start_outside_its_domain_is_refused():
     wrong = attrs.evolve(dual_state().variables[1], initial=Integer(7))
     machine = attrs.evolve(dual_state(), variables=(dual_state().variables[0], wrong))
     for tool in ("promela", "tla", "prism", "scxml", "xstate"):
@@ -90,7 +90,7 @@ def test_a_start_outside_its_domain_is_refused():
             emit(machine, tool)
 
 
-def test_a_step_that_changes_nothing_is_idle():
+def test_step_that_changes_nothing_is_idle():
     base = dual_state().transitions[0]
     row = attrs.evolve(base, event="ping", target="=", effects=(), updates=(assign("retries", 0),))
     laid = closed_model(_with_ping(row))

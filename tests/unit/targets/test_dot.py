@@ -17,7 +17,7 @@ from dsa.testing.strategies import machines
 
 
 def arrows(text: str) -> list[str]:
-    """Return for each row that is an arrow the lines that draw it: its label, and its two halves."""
+    """Return the lines that draw each row with an arrow: its label, and its two halves."""
     lines, count = text.splitlines(), text.count("label=<<FONT")
     found = [[line.strip() for line in lines if f'"arrow {number}"' in line] for number in range(1, count + 1)]
     assert {len(one) for one in found} <= {3}
@@ -31,7 +31,7 @@ def test_every_row_is_drawn_in_table_order(review):
 
 @settings(deadline=None, max_examples=30)
 @given(machines(claims=False))
-def test_every_label_is_well_formed_and_says_the_condition(machine):
+def test_every_label_is_well_formed_and_every_box_and_arrow_has_one(machine):
     text = dot(machine, full=True)
     labels = [found[0] for found in re.findall(r"label=<(<(TABLE|FONT).*?</\2>)>", text)]
     for label in labels:
@@ -44,7 +44,7 @@ def test_every_label_is_well_formed_and_says_the_condition(machine):
 
 @settings(deadline=None, max_examples=30)
 @given(machines(claims=False))
-def test_every_label_of_a_folded_picture_is_well_formed_and_every_row_is_in_its_list(machine):
+def test_folded_picture_has_well_formed_labels_and_lists_every_row(machine):
     with patch.object(picture_module, "MOST_ROWS", 0):
         text = dot(machine)
     for label in re.findall(r"label=<(<(TABLE|FONT).*?</\2>)>", text):
@@ -61,7 +61,7 @@ def test_comparison_signs_are_escaped(dual_state):
     assert "retries < rmax]" in unescape(line)
 
 
-def test_a_parent_is_entered_by_its_dot_and_left_from_the_box_for_all_its_states(review):
+def test_parent_is_entered_by_its_dot_and_left_from_the_box_for_all_its_states(review):
     text = dot(review)
     assert ends(text) == [
         ("idle", "review entry"),
@@ -80,7 +80,7 @@ def test_a_parent_is_entered_by_its_dot_and_left_from_the_box_for_all_its_states
 
 
 def ends(text: str) -> list[tuple[str, str]]:
-    """Return where each row's line begins, and where it has its head, at whichever end of its edge that is."""
+    """Return where each row's line begins, and where its arrowhead is, whichever end of the edge that is."""
     found = []
     for drawn in arrows(text):
         halves = re.findall(r'"(.*?)" -> "(.*?)" \[(.*)\]', drawn)
@@ -91,14 +91,14 @@ def ends(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def test_a_row_that_leads_back_is_turned_as_a_whole_so_that_its_label_stays_between_its_ends(dual_state):
+def test_both_halves_of_a_row_that_leads_back_are_reversed(dual_state):
     text = dot(dual_state)
     assert '"generating" -> "arrow 4" [' in text
     assert '"arrow 4" -> "validating" [' in text
     assert ends(text)[3] == ("validating", "generating")
 
 
-def test_a_label_stands_in_the_innermost_frame_around_both_ends(review):
+def test_label_is_in_the_innermost_frame_around_both_ends(review):
     inside = dot(review).split('subgraph "cluster review" {')[1].split("\n  }\n")[0]
     assert re.findall(r'"arrow (\d+)" \[label', inside) == ["2", "4", "5", "6", "8", "9"]
 
@@ -109,7 +109,7 @@ def test_verdicts_differ_without_colour(dual_state):
     assert styles == {"g.passed": ["solid"] * 2, "g.failed": ["dashed"] * 2, "g.fatal": ["dotted"] * 2}
 
 
-def test_a_row_that_sets_workflow_state_is_a_double_line_or_bold(dual_state):
+def test_row_that_sets_workflow_state_is_a_double_line_or_bold(dual_state):
     doubled = [line for line in arrows(dot(dual_state)) if ":#ffffff:" in line]
     assert len(doubled) == 1
     assert doubled[0].count(":#ffffff:") == 2
@@ -119,14 +119,14 @@ def test_a_row_that_sets_workflow_state_is_a_double_line_or_bold(dual_state):
     assert "<B>specification / satisfied = false</B>" in inside
 
 
-def test_there_is_a_legend_only_where_lines_need_one(dual_state):
+def test_legend_is_drawn_only_where_lines_need_one(dual_state):
     assert 'label="Lines: green = passed, dashed = failed, dotted = fatal, double' in dot(dual_state)
     plain = attrs.evolve(dual_state, transitions=dual_state.transitions[:2])
     assert "Lines:" not in dot(plain)
 
 
 @pytest.mark.parametrize("by_line", [True, False])
-def test_the_rows_of_a_trace_are_heavy_and_all_others_faint(dual_state, by_line):
+def test_rows_of_a_trace_are_heavy_and_all_others_faint(dual_state, by_line):
     taken = dual_state.transitions[:2]
     trace = [row.span.line for row in taken] if by_line else taken
     heavy = [line for line in arrows(dot(dual_state, trace=trace)) if "penwidth=2.5" in line]
@@ -140,11 +140,11 @@ def test_the_rows_of_a_trace_are_heavy_and_all_others_faint(dual_state, by_line)
     }  # the label and its halves; the double one has four lines
 
 
-def test_without_a_trace_nothing_is_heavy_or_faint(dual_state):
+def test_no_row_is_heavy_or_faint_without_a_trace(dual_state):
     assert "2.5" not in dot(dual_state)
     assert "#b0b0b0" not in dot(dual_state)
 
 
-def test_what_a_state_waits_for_is_in_its_box(dual_state):
+def test_effects_that_a_state_waits_for_are_in_its_box(dual_state):
     assert "waits for execute_guard" in dot(dual_state)
     assert "waits for everything" in dot(dual_state, waiting_effects={"idle": frozenset({"everything"})})

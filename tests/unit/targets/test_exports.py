@@ -1,4 +1,4 @@
-"""The texts of exports: names that cannot clash, properties that are said or named, lines of the table. What tools make of them: tests/e2e."""
+"""The texts of exports: names that cannot clash, properties exported or named as left out, lines of the table. tests/e2e runs the tools on them."""
 
 import keyword
 import re
@@ -29,11 +29,11 @@ def test_every_row_is_named_by_its_line(tool, dual_state):
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_the_values_of_parameters_are_said(tool, dual_state):
+def test_export_names_the_values_of_parameters(tool, dual_state):
     assert "for rmax = 5" in emit(dual_state.at(rmax=5), tool)
 
 
-def test_names_are_told_apart():
+def test_different_names_get_different_identifiers():
     spelling = Identifiers({"v_x"})
     names = [spelling.give("v_", name) for name in ("x", "a.b", "a_b", "a.b")]
     assert names == ["v_x_", "v_a_b", "v_a_b_", "v_a_b"]
@@ -70,19 +70,19 @@ EVERY_FORM = (
         (prism_unsaid, {"verdict and idle", "unchanged", "leads to", "only after", "at most", "from everywhere"}),
     ],
 )
-def test_what_is_not_said_is_named(unsaid, forms, dual_state):
+def test_properties_that_cannot_be_exported_are_named(unsaid, forms, dual_state):
     lines = unsaid(with_claims(dual_state, *EVERY_FORM))
     assert all(any(form in line for form in forms) for line in lines), lines
     assert len(lines) == sum(any(form in claim for form in forms) for claim in EVERY_FORM)
 
 
 @pytest.mark.parametrize(("write", "unsaid"), [(promela, promela_unsaid), (tla, tla_unsaid), (prism, prism_unsaid)])
-def test_the_text_names_what_it_does_not_say(write, unsaid, dual_state):
+def test_export_notes_each_property_that_it_leaves_out(write, unsaid, dual_state):
     machine = with_claims(dual_state, *EVERY_FORM)
     assert write(machine).count("is not said here") == len(unsaid(machine))
 
 
-def test_tlc_is_told_of_what_must_hold(dual_state):
+def test_configuration_of_tlc_has_the_properties_that_must_hold(dual_state):
     lines = tla_config(with_claims(dual_state, *EVERY_FORM)).splitlines()
     assert lines[:2] == ["SPECIFICATION Spec", "INVARIANT InDomains"]
     assert [line.split()[1][9:] for line in lines[2:]] == ["1", "2", "3", "4", "6"]
@@ -100,13 +100,13 @@ def test_tlc_is_told_of_what_must_hold(dual_state):
         ("AXIOM", "m_AXIOM"),
     ],
 )
-def test_a_module_has_a_name_that_tla_allows(name, module, dual_state):
+def test_module_has_a_name_that_tla_allows(name, module, dual_state):
     machine = attrs.evolve(dual_state, name=name)
     assert module_name(machine) == module
     assert f"MODULE {module} " in tla(machine)
 
 
-def test_the_loader_means_nothing_by_the_names_that_are_left():
+def test_names_reserved_by_the_scxml_loader_are_all_known():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from statemachine.io import load
@@ -130,15 +130,15 @@ EXACT = """# exact
 
 
 @pytest.mark.parametrize("write", [scxml, xstate])
-def test_numbers_that_a_double_does_not_have_are_refused_with_their_line(write):
-    """In ECMAScript 94906267 squared is 9007199515875288, which is one too few."""
+def test_numbers_too_large_for_a_double_are_refused_with_their_line(write):
+    """In ECMAScript 94906267 squared is 9007199515875288, which is too low by one."""
     with pytest.raises(DsaError, match=r"line 9: .*Script computes with -9007199254740991 to 9007199254740991"):
         write(loads(EXACT))
     assert "n == 3" in write(loads(EXACT.replace("n * n == 9007199515875288", "n == 3"))).replace("===", "==")
 
 
 @pytest.mark.parametrize("name", ["dual_state", "two.parts", "_", "class", "none", "True_"])
-def test_the_python_module_gives_the_class(name, dual_state):
+def test_python_module_defines_the_class(name, dual_state):
     machine = attrs.evolve(dual_state, name=name)
     found: dict[str, object] = {}
     exec(statechart_module(machine, dumps(machine)), found)
@@ -150,7 +150,7 @@ def test_the_python_module_gives_the_class(name, dual_state):
     assert not keyword.iskeyword(classes[0])
 
 
-def test_conditions_of_statecharts_have_only_what_they_need(dual_state):
+def test_conditions_of_statecharts_have_only_the_necessary_terms(dual_state):
     guards = re.findall(r"guard: .*? => (.*?), target", emit(dual_state, "xstate"))
     assert guards == [
         "c.waiting.query_llm",

@@ -1,4 +1,4 @@
-"""Which arrows lead back, and where labels stand."""
+"""Courses of arrows: which ones lead back, and in which frame the label is."""
 
 from graphlib import TopologicalSorter
 
@@ -24,11 +24,11 @@ def machine_of(states: str, *rows: str) -> Machine:
     return Machine("m", transitions, tuple(State(*name) for name in names), names[0][0], events=(Event("go"),))
 
 
-def test_retries_lead_back_and_everything_else_on(dual_state):
+def test_only_retries_lead_back(dual_state):
     assert leading_back(dual_state) == [("validating", "generating")]
 
 
-def test_a_row_into_the_parent_around_its_source_leads_back(review):
+def test_row_into_the_parent_around_its_source_leads_back(review):
     assert leading_back(review) == [
         ("review", "review.waiting"),
         ("review.checking", "review"),
@@ -36,26 +36,26 @@ def test_a_row_into_the_parent_around_its_source_leads_back(review):
     ]
 
 
-def test_a_row_to_its_own_source_leads_back():
+def test_row_to_its_own_source_leads_back():
     assert leading_back(machine_of("a!", "a > a")) == [("a", "a")]
 
 
-def test_of_two_ways_round_the_one_that_begins_where_the_run_begins_leads_on():
+def test_row_of_a_cycle_that_comes_first_from_the_start_leads_forward():
     rows = ("b > a", "a > b", "b > c", "c > b")
     assert leading_back(machine_of("a! b c", *rows)) == [("b", "a"), ("c", "b")]
 
 
-def test_a_parents_rows_leave_each_of_its_states():
+def test_rows_of_a_parent_leave_each_of_its_states():
     """`p` is left to `out`, and `out` leads to `p` again: one of the two must lead back."""
     assert leading_back(machine_of("a! p.x! p.y out", "a > p", "p > out", "out > p")) == [("out", "p")]
 
 
-def test_a_parent_that_is_entered_counts_as_its_initial_child():
-    """The run comes to `p.x` directly, so the dot of `p` is not on the way to `p.y`."""
+def test_entering_a_parent_counts_as_entering_its_initial_child():
+    """The run comes to `p.x` directly, so the dot of `p` is not on the path to `p.y`."""
     assert leading_back(machine_of("a! p.x! p.y", "a > p.x", "p.x > p.y", "p.y > p")) == [("p.y", "p")]
 
 
-def test_the_frame_is_the_innermost_around_both_ends(review):
+def test_frame_of_an_arrow_is_the_innermost_around_both_ends(review):
     assert [course.frame for course in courses(picture(review))] == [
         "", "review", "", "review", "review", "review", "", "review", "review", "", "",
     ]  # fmt: skip
@@ -63,7 +63,7 @@ def test_the_frame_is_the_innermost_around_both_ends(review):
 
 @settings(deadline=None, max_examples=60)
 @given(machines(claims=False))
-def test_without_the_arrows_that_lead_back_there_is_no_cycle(machine):
+def test_arrows_that_do_not_lead_back_form_no_cycle(machine):
     drawn = picture(machine)
     entered = dict(_dots(drawn.frame))
     before: dict[str, set[str]] = {dot: set() for dot in entered}

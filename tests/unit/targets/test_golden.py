@@ -1,4 +1,4 @@
-"""What is written, byte for byte. Update with `UPDATE_GOLDEN=1 pytest tests/unit/targets/test_golden.py`."""
+"""The text of every format, byte for byte. Update with `UPDATE_GOLDEN=1 pytest tests/unit/targets/test_golden.py`."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ SUFFIX = {
 
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("name", ["dual_state", "review"])
-def test_a_format_is_written_as_recorded(name, format_name, request):
+def test_every_format_is_written_as_recorded(name, format_name, request):
     written = emit(request.getfixturevalue(name), format_name)
     path = GOLDEN / f"{name}.{SUFFIX[format_name]}"
     if os.environ.get("UPDATE_GOLDEN"):

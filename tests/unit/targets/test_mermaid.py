@@ -1,4 +1,4 @@
-"""Mermaid text that its parser accepts, whatever the names."""
+"""Mermaid text: its parser accepts it, whatever the names."""
 
 import re
 from itertools import pairwise
@@ -40,7 +40,7 @@ def machine_of(*names: str, events: tuple[str, ...] = ("go",), effects: tuple[st
 @pytest.mark.parametrize("most_rows", [0, 1_000])
 @settings(deadline=None, max_examples=30)
 @given(machine=machines(claims=False))
-def test_every_line_is_of_the_grammar_and_braces_balance(most_rows, machine):
+def test_every_line_follows_the_grammar_and_braces_balance(most_rows, machine):
     with patch.object(picture_module, "MOST_ROWS", most_rows):
         text = mermaid(machine)
     for line in text.splitlines():
@@ -48,7 +48,7 @@ def test_every_line_is_of_the_grammar_and_braces_balance(most_rows, machine):
     assert text.count(" {\n") == len(re.findall(r"^ *\}$", text, re.MULTILINE))
 
 
-def test_no_id_is_a_word_of_mermaid_and_the_true_name_is_the_label():
+def test_no_id_is_a_keyword_of_mermaid_and_labels_are_the_true_names():
     text = mermaid(machine_of("end", "state", "note", "default", "a.b", "__proto__"))
     ids = set(re.findall(r"-->\s(\w+)", text))
     assert ids.isdisjoint({"end", "state", "note", "default", "__proto__"})
@@ -63,23 +63,23 @@ def test_names_that_differ_in_a_dot_have_different_ids():
     assert "s_a_b --> s_a_b_ : go" in text
 
 
-def test_a_leading_underscore_in_a_label_is_not_read_as_emphasis():
+def test_leading_underscore_in_a_label_is_escaped():
     text = mermaid(machine_of("a", "b", events=("_go_",), effects=("__init__", "tell_me")))
     assert r" : \_go_<br/>/ \_\_init__, tell_me" in text
 
 
-def test_a_row_into_the_frame_around_its_source_goes_to_the_state_entered(review):
+def test_row_into_the_frame_around_its_source_goes_to_the_state_entered(review):
     text = mermaid(review)
     assert "s_idle --> s_review : submitted" in text
     assert "s_review_checking --> s_review_drafting : checked<br/>[g.failed" in text
 
 
-def test_what_a_state_waits_for_is_in_its_box(dual_state):
+def test_effects_that_a_state_waits_for_are_in_its_box(dual_state):
     assert "s_validating : waits for execute_guard\n" in mermaid(dual_state)
     assert "waits" not in mermaid(dual_state, waiting_effects={})
 
 
-def test_a_folded_diagram_lists_every_row_in_comments(review):
+def test_folded_diagram_lists_every_row_in_comments(review):
     with patch.object(picture_module, "MOST_ROWS", 0):
         text = mermaid(review)
     listed = re.findall(r"%% (\d+) (?:stays|to .*?): (.*)", text)
@@ -93,5 +93,5 @@ def test_a_folded_diagram_lists_every_row_in_comments(review):
         assert mermaid(review, full=True) == whole
 
 
-def test_the_direction_is_the_callers(dual_state):
+def test_caller_chooses_the_direction(dual_state):
     assert mermaid(dual_state, direction="LR").splitlines()[1].strip() == "direction LR"

@@ -1,4 +1,4 @@
-"""What every diagram shows."""
+"""Pictures: what all diagrams have in common."""
 
 from pathlib import Path
 from unittest.mock import patch
@@ -47,14 +47,14 @@ def test_states_nest_and_sources_for_many_states_come_first(review):
     ]  # fmt: skip
 
 
-def test_parents_that_are_not_declared_have_frames():
+def test_undeclared_parents_have_frames():
     machine = Machine("m", (), (State("a.b.c", "initial"), State("d", "initial")), "d")
     outer = picture(machine).frame.inside[0]
     assert (outer.name, outer.entry) == ("a.b", "a.b.c")
     assert [item.source for item in outer.inside] == ["a.b.c"]
 
 
-def test_a_parent_that_is_never_entered_and_has_no_rows_has_no_frame():
+def test_parent_that_is_never_entered_and_has_no_rows_has_no_frame():
     machine = Machine("m", (), (State("idle", "initial"), State("generating.x"), State("generating.y")), "idle")
     assert [item.source for item in picture(machine).frame.inside] == ["idle", "generating.x", "generating.y"]
 
@@ -68,20 +68,20 @@ def test_every_row_is_an_arrow_or_a_line_in_a_box(review):
 
 
 def many_rows(count: int) -> Machine:
-    """Return a machine of two states with so many rows: three of four lead from `a` to `b`, and each fourth stays."""
+    """Return a machine of two states with `count` rows: three of four lead from `a` to `b`, and every fourth stays."""
     events = tuple(Event(f"e{number % 7}") for number in range(7))
     rows = (Transition("a", f"e{number % 7}", "=" if number % 4 == 0 else "b") for number in range(1, count + 1))
     return Machine("m", tuple(rows), (State("a", "initial"), State("b")), "a", events=events)
 
 
 @pytest.mark.parametrize(("count", "full", "is_folded"), [(25, False, False), (26, False, True), (26, True, False)])
-def test_a_large_machine_is_folded_unless_all_of_it_is_wanted(count, full, is_folded):
+def test_large_machine_is_folded_unless_the_full_picture_is_requested(count, full, is_folded):
     drawn = picture(many_rows(count), full=full)
     assert drawn.is_folded == is_folded
     assert [len(arrow.rows) for arrow in drawn.arrows] == ([20] if is_folded else [1] * (count - count // 4))
 
 
-def test_a_machine_with_many_wide_rows_from_one_state_is_folded_too():
+def test_machine_with_many_wide_rows_from_one_state_is_folded():
     long = tuple(Emit(f"an_effect_with_a_long_name_{number}") for number in range(2))
     rows = tuple(Transition("a", f"e{number}", "b", effects=long) for number in range(4))
     events = tuple(Event(f"e{number}") for number in range(4))
@@ -93,7 +93,7 @@ def test_a_machine_with_many_wide_rows_from_one_state_is_folded_too():
     assert not picture(attrs.evolve(machine, transitions=apart), full=False).is_folded
 
 
-def test_a_folded_picture_has_every_row_once_and_the_list_says_what_each_says():
+def test_folded_picture_has_every_row_once_and_lists_its_text():
     machine = many_rows(40)
     drawn = picture(machine, full=False)
     shown = [each for arrow in drawn.arrows for each in arrow.rows] + [
@@ -107,14 +107,14 @@ def test_a_folded_picture_has_every_row_once_and_the_list_says_what_each_says():
     assert [row.text for row in listed["a"]] == [label_text(row_texts(row)) for row in machine.transitions]
 
 
-def test_a_folded_label_has_each_event_once_with_the_numbers_of_its_rows():
+def test_folded_label_has_each_event_once_with_the_numbers_of_its_rows():
     (arrow,) = picture(many_rows(30), full=False).arrows
     assert folded_lines(arrow.rows) == (
         "e1 1, 15, 22, 29", "e2 2, 9, 23, 30", "e3 3, 10, 17", "e5 5, 19, 26", "e6 6, 13, 27", "e0 7, 14, 21", "e4 11, 18, 25",
     )  # fmt: skip
 
 
-def test_waiting_that_is_given_is_shown_instead_of_the_estimate(dual_state):
+def test_waiting_effects_passed_in_replace_the_estimate(dual_state):
     assert _waits(dual_state, None)["generating"] == ("query_llm",)
     assert _waits(dual_state, {"generating": frozenset({"z", "a"})}) == {"generating": ("a", "z")}
 
@@ -123,7 +123,7 @@ def _waits(machine, waiting):
     return {box.source: box.waits_for for box in picture(machine, waiting).frame.inside if box.waits_for}
 
 
-def test_an_effect_is_carried_until_answered_cancelled_or_final(review):
+def test_effect_stays_outstanding_until_answered_cancelled_or_final(review):
     assert {state: set(waits) for state, waits in may_be_outstanding(review).items() if waits} == {
         "review.drafting": {"write_draft"},
         "review.checking": {"run_checks"},
@@ -132,14 +132,14 @@ def test_an_effect_is_carried_until_answered_cancelled_or_final(review):
     }
 
 
-def test_an_answer_cannot_be_taken_where_its_effect_cannot_be_outstanding():
+def test_row_for_an_answer_is_not_taken_where_its_effect_cannot_be_outstanding():
     rows = (Transition("a", "go", "b"), Transition("b", "done", "c", effects=(Emit("ask"),)))
     states = (State("a", "initial"), State("b"), State("c"))
     machine = Machine("m", rows, states, "a", events=(Event("go"), Event("done", "ask")))
     assert may_be_outstanding(machine) == {"a": frozenset(), "b": frozenset(), "c": frozenset()}
 
 
-def test_a_row_is_estimated_as_taken_although_its_effect_may_be_outstanding():
+def test_estimate_takes_a_row_although_its_effect_may_be_outstanding():
     """`b` is entered with `ask` outstanding or not; only if it is not, the row that emits it again is taken."""
     rows = (
         Transition("a", "loud", "b", effects=(Emit("ask"),)),
@@ -154,7 +154,7 @@ def test_a_row_is_estimated_as_taken_although_its_effect_may_be_outstanding():
 @pytest.mark.parametrize("most_sets", [0, 3, 5_000])
 @settings(deadline=None, max_examples=30)
 @given(data=st.data())
-def test_whatever_a_run_waits_for_is_in_the_estimate(most_sets, data):
+def test_estimate_has_every_effect_that_a_run_waits_for(most_sets, data):
     machine = data.draw(machines(claims=False))
     with patch.object(semantics_module, "_MOST_SETS", most_sets):
         estimate, here = may_be_outstanding(machine), start(machine)
@@ -165,7 +165,7 @@ def test_whatever_a_run_waits_for_is_in_the_estimate(most_sets, data):
             assert estimate[here.state].issuperset(here.outstanding)
 
 
-def test_a_label_breaks_between_operands_and_effects():
+def test_label_breaks_between_operands_and_effects():
     condition = And((PASSED, LOW, LOW, LOW))
     effects = tuple(Emit(name) for name in ("refine_context", "query_llm", "reply"))
     lines = label_lines(row_texts(Transition("a", "verdict", "b", condition, effects=effects)), width=30)
@@ -179,7 +179,7 @@ def test_a_label_breaks_between_operands_and_effects():
     ]
 
 
-def test_a_label_on_one_line(dual_state):
+def test_label_on_one_line_has_event_condition_updates_and_effects(dual_state):
     assert label_text(row_texts(dual_state.transitions[2])) == (
         "verdict [g.passed] / satisfied = true, retries = 0, advance_state, reply_to_user"
     )
@@ -195,11 +195,11 @@ def test_a_label_on_one_line(dual_state):
         (LOW, None),
     ],
 )
-def test_a_row_speaks_of_a_verdict_only_when_it_is_one_and_not_negated(condition, outcome):
+def test_outcome_of_a_row_is_its_only_verdict_if_not_negated(condition, outcome):
     assert outcome_of(Transition("a", "e", "b", condition)) == outcome
 
 
-def test_assigning_and_revoking_workflow_state_is_marked(review):
+def test_rows_that_set_or_revoke_workflow_state_are_marked(review):
     marked = [row.event for row in review.transitions if sets_workflow(review, row)]
     assert marked == ["withdrawn", "checked"]
     plain = attrs.evolve(review, variables=tuple(attrs.evolve(v, scope="environment") for v in review.variables))
@@ -224,7 +224,7 @@ ENDING = """# m
 """
 
 
-def test_an_end_is_in_the_box_of_its_state():
+def test_end_condition_is_in_the_box_of_its_state():
     machine = loads(ENDING)
     ready, other = picture(machine).frame.inside
     assert (ready.end, other.end) == ("end when done == 3 and signed or done < 0 and not signed", "")
@@ -234,7 +234,7 @@ def test_an_end_is_in_the_box_of_its_state():
     assert "<B>or done &lt; 0 and not signed</B>" in dot(machine)
 
 
-def test_a_row_with_families_is_one_arrow_with_the_texts_that_it_was_written_with():
+def test_row_with_families_is_one_arrow_with_its_original_texts():
     machine = loads((FAMILIES / "credit_check.md").read_text(encoding="utf-8"))
     rows = picture_rows(machine)
     assert [each.number for each in rows] == [*range(1, 11)]
@@ -252,7 +252,7 @@ def test_a_row_with_families_is_one_arrow_with_the_texts_that_it_was_written_wit
     assert label_text(spelled[0].texts) == "submit / look[equifax], look[experian], look[transunion]"
 
 
-def test_a_list_of_events_with_families_is_one_arrow_for_each_of_them():
+def test_list_of_events_with_families_is_one_arrow_for_each_event():
     text = (FAMILIES / "credit_check.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith(("| checking | good[b]", "| checking | poor[b]"))]
     for row in rows[2:]:

@@ -1,4 +1,4 @@
-"""The widths of Helvetica's letters, held against Adobe's own tables as matplotlib ships them."""
+"""The widths of Helvetica's letters, compared with Adobe's own tables as matplotlib ships them."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_every_letter_is_as_wide_as_adobe_says(bold, name):
     assert [round(text_width(letter, 1000, bold=bold)) for letter in LETTERS] == [widths[letter] for letter in LETTERS]
 
 
-def test_a_text_is_as_wide_as_its_letters_and_grows_with_the_size():
+def test_text_is_as_wide_as_its_letters_and_grows_with_the_size():
     assert text_width("mi", 10) == pytest.approx(8.33 + 2.22)
     assert text_width("mi", 20) == 2 * text_width("mi", 10)
     assert text_width("mi", 10, bold=True) == pytest.approx(8.89 + 2.78)
@@ -27,5 +27,5 @@ def test_a_text_is_as_wide_as_its_letters_and_grows_with_the_size():
 
 
 @pytest.mark.parametrize("text", ["café", "→", "a\tb"])
-def test_a_text_with_other_letters_has_no_known_width(text):
+def test_text_with_other_letters_has_no_known_width(text):
     assert text_width(text, 10) is None

@@ -27,7 +27,7 @@ def occurrences_at(machine, configuration):
 
 
 @pytest.mark.parametrize("name", ["dual_state", "review"])
-def test_every_occurrence_in_every_reachable_configuration_has_the_same_answer(name, request):
+def test_every_reachable_occurrence_is_answered_as_by_step(name, request):
     machine = request.getfixturevalue(name)
     run, seen, queue, taken_rows = StatechartRun(machine), {start(machine)}, [start(machine)], set()
     while queue:
@@ -47,7 +47,7 @@ def test_every_occurrence_in_every_reachable_configuration_has_the_same_answer(n
     assert taken_rows == set(machine.transitions)
 
 
-def test_the_class_is_strict_and_has_the_true_names(dual_state):
+def test_class_is_strict_and_has_the_true_names(dual_state):
     built = statechart(dual_state)
     assert issubclass(built, StateChart)
     assert (built.catch_errors_as_events, built.allow_event_without_transition) == (False, False)
@@ -57,7 +57,7 @@ def test_the_class_is_strict_and_has_the_true_names(dual_state):
     assert [state.name for state in built.final_states] == ["succeeded", "failed", "escalated"]
 
 
-def test_the_class_can_be_used_without_the_adapter(dual_state):
+def test_class_can_be_used_without_the_adapter(dual_state):
     memory = Memory((False, 0), NONE)
     chart = statechart(dual_state)(model=memory)
     chart.send(event_ids(dual_state)[None, "specification"], occurrence=Occurrence("specification"))
@@ -66,7 +66,7 @@ def test_the_class_can_be_used_without_the_adapter(dual_state):
     assert memory.effects == ("query_llm",)
 
 
-def test_an_event_that_no_row_accepts_raises_and_an_unknown_one_too(dual_state):
+def test_event_that_no_row_accepts_raises_and_so_does_an_unknown_one(dual_state):
     chart = statechart(dual_state)(model=Memory((False, 0), NONE))
     with pytest.raises(chart.TransitionNotAllowed):
         chart.send(event_ids(dual_state)[None, "artifact"], occurrence=Occurrence("artifact"))
@@ -83,7 +83,7 @@ def test_an_event_that_no_row_accepts_raises_and_an_unknown_one_too(dual_state):
         (Configuration("generating", (False, 0), NONE), Occurrence("specification"), "invalid_state"),
     ],
 )
-def test_a_refusal_has_its_reason_and_changes_nothing(dual_state, configuration, occurrence, reason):
+def test_refusal_has_its_reason_and_changes_nothing(dual_state, configuration, occurrence, reason):
     run = StatechartRun(dual_state, configuration)
     answer = run.send(occurrence)
     assert isinstance(answer, Refusal)
@@ -92,7 +92,7 @@ def test_a_refusal_has_its_reason_and_changes_nothing(dual_state, configuration,
     assert run.configuration == configuration
 
 
-def test_rows_that_overlap_are_refused_although_the_engine_would_take_the_first():
+def test_overlapping_rows_are_refused_although_the_engine_would_take_the_first():
     rows = (Transition("a", "go", "b"), Transition("a", "go", "a"))
     machine = Machine("m", rows, (State("a", "initial"), State("b")), "a", events=(Event("go"),))
     answer = StatechartRun(machine).send(Occurrence("go"))
@@ -100,7 +100,7 @@ def test_rows_that_overlap_are_refused_although_the_engine_would_take_the_first(
     assert (answer.reason, answer.rows) == ("ambiguous", rows)
 
 
-def test_updates_all_read_the_values_before():
+def test_updates_read_the_values_before_the_row():
     x, y = Name("x", "variable"), Name("y", "variable")
     swap = Transition("a", "swap", "=", updates=(Assign("x", y), Assign("y", x)))
     variables = tuple(
@@ -113,7 +113,7 @@ def test_updates_all_read_the_values_before():
     assert answer.configuration.values == (2, 1)
 
 
-def test_a_malformed_occurrence_raises_and_changes_nothing(dual_state):
+def test_malformed_occurrence_raises_and_changes_nothing(dual_state):
     here = Configuration("validating", (False, 0), frozenset({"execute_guard"}))
     run = StatechartRun(dual_state, here)
     for occurrence in (Occurrence("verdict"), Occurrence("typo"), Occurrence("verdict", {"h": "passed"})):
@@ -122,7 +122,7 @@ def test_a_malformed_occurrence_raises_and_changes_nothing(dual_state):
         assert run.configuration == here
 
 
-def test_a_run_that_ended_can_be_set_elsewhere(dual_state):
+def test_ended_run_can_be_set_to_another_configuration(dual_state):
     here = Configuration("validating", (False, 0), frozenset({"execute_guard"}))
     run = StatechartRun(dual_state, here)
     assert isinstance(run.send(Occurrence("verdict", {"g": "fatal"})), Taken)
@@ -133,7 +133,7 @@ def test_a_run_that_ended_can_be_set_elsewhere(dual_state):
     assert isinstance(run.send(Occurrence("verdict", {"g": "passed"})), Taken)
 
 
-def test_names_that_python_statemachine_reserves_are_ordinary_names():
+def test_names_reserved_by_python_statemachine_are_ordinary_names():
     names = ("model", "send", "states", "configuration", "class", "is_terminated", "_engine")
     events = ("model", "events", "before_transition", "on_enter_state", "done.state", "raise_", "prepare_event")
     rows = tuple(
@@ -149,6 +149,6 @@ def test_names_that_python_statemachine_reserves_are_ordinary_names():
         assert answer.configuration.state == expected
 
 
-def test_a_machine_with_dead_ends_and_unreachable_states_has_a_class(dual_state):
+def test_machine_with_dead_ends_and_unreachable_states_has_a_class(dual_state):
     odd = attrs.evolve(dual_state, transitions=dual_state.transitions[:1])
     assert isinstance(StatechartRun(odd).send(Occurrence("specification")), Taken)

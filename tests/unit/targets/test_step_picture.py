@@ -1,4 +1,4 @@
-"""Steps drawn as steps: what a box says, which arrows there are, and how DOT and Mermaid spell them."""
+"""Steps drawn as steps: the lines of a box, the arrows, and how DOT and Mermaid spell them."""
 
 import re
 
@@ -25,7 +25,7 @@ def arrows(*rows: str) -> list[tuple[str, str, str, tuple[str, ...]]]:
     return [(a.source, a.target, a.relation, a.names) for a in step_picture(loads(steps(*rows))).arrows]
 
 
-def test_a_box_says_guards_retries_and_what_is_not_as_usual():
+def test_box_shows_guards_retries_and_unusual_settings():
     rows = ("a | | | syntax | | 2 |", "b | a or not a | writer | syntax, sound | | | yes")
     usual, other = step_picture(loads(steps(*rows, goal="a") + "\nResult: a\n")).boxes
     assert (usual.lines, usual.is_optional) == (("guard syntax", "rmax 2", "result"), False)
@@ -33,7 +33,7 @@ def test_a_box_says_guards_retries_and_what_is_not_as_usual():
     assert other.is_optional
 
 
-def test_the_result_that_is_named_is_marked():
+def test_named_result_is_marked():
     text = steps("a | | | g | | |", "b | a | | g | | |")
     assert [(box.is_result, "result" in box.lines) for box in step_picture(loads(text)).boxes] == [(False, False)] * 2
     named = loads(f"{text}\nResult: a\n")
@@ -44,34 +44,34 @@ def test_the_result_that_is_named_is_marked():
     assert [line.count("peripheries=2") for line in dot(named).splitlines() if "<TABLE" in line] == [1, 0]
 
 
-def test_rmax_is_the_machines_own():
+def test_rmax_in_a_box_is_the_value_of_the_machine():
     machine = loads(steps("a | | | syntax | | 2 |")).at(rmax=7)
     assert step_picture(machine).boxes[0].lines == ("guard syntax", "rmax 7")
 
 
-def test_a_required_step_whose_artifact_is_used_has_one_arrow():
+def test_required_step_whose_artifact_is_used_has_one_arrow():
     assert arrows("a | | | g | | |", "b | a | | g | test = a; text = a | |") == [
         ("a", "b", "requires", ("test", "text"))
     ]
 
 
-def test_a_step_that_is_used_and_not_required_has_an_arrow_of_its_own():
+def test_used_but_not_required_step_has_its_own_arrow():
     assert arrows("a | | | g | | |", "b | a | | g | | |", "c | b | | g | one = a | |") == [
         ("a", "b", "requires", ()), ("b", "c", "requires", ()), ("a", "c", "uses", ("one",)),
     ]  # fmt: skip
 
 
-def test_steps_that_only_follow_each_other_have_an_arrow_too():
+def test_consecutive_steps_have_an_arrow():
     assert arrows("a | | | g | | |", "b | | | g | | |") == [("a", "b", "then", ())]
 
 
-def test_steps_that_are_chosen_follow_nobody():
-    """With a goal the next step is the first that is ready, so table order is no order in time."""
+def test_steps_chosen_by_a_goal_have_no_order():
+    """With a goal the next step is the first that is ready, so the order of the table is not an order in time."""
     machine = loads(steps("a | | | g | | |", "b | | | g | | |", goal="a and b"))
     assert (step_picture(machine).arrows, step_picture(machine).goal) == ((), "a and b")
 
 
-def test_a_requirement_that_is_an_expression_has_an_arrow_from_each_step_in_it():
+def test_requirement_with_an_expression_has_an_arrow_from_each_step_in_it():
     assert arrows("b | | | g | | |", "a | | | g | | |", "c | b or not a | | g | | |") == [
         ("a", "c", "requires", ()), ("b", "c", "requires", ()),
     ]  # fmt: skip
@@ -81,7 +81,7 @@ STEPS = {name: machine for name, machine in all_machines().items() if machine.st
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_every_step_and_arrow_is_in_both_notations(name):
+def test_every_step_and_arrow_is_in_dot_and_in_mermaid(name):
     machine = STEPS[name]
     drawn, boxes, chart = step_picture(machine), dot(machine), mermaid(machine)
     for step in machine.steps:
@@ -106,7 +106,7 @@ def ends_of(text: str, number: int, arrow: StepArrow) -> tuple[str, str]:
     return tail, head
 
 
-def test_every_line_of_a_flow_chart_is_of_the_grammar():
+def test_every_line_of_a_flow_chart_follows_the_grammar():
     line = re.compile(
         r"""flowchart\ TB | classDef\ (goal|optional)\ [\w:,\- ]+ | class\ s_\w+(,s_\w+)*\ optional
         | s_\w+\["<b>\w+</b>(<br/>[^"<>]+)+"\] | s_\w+\ (-->|-\.->|-\.-o)(\|"[\w,\ ]+"\|)?\ s_\w+
@@ -117,13 +117,13 @@ def test_every_line_of_a_flow_chart_is_of_the_grammar():
         assert [text for text in mermaid(machine).splitlines() if not line.fullmatch(text.strip())] == []
 
 
-def test_the_expansion_is_drawn_row_by_row():
+def test_expansion_is_drawn_row_by_row():
     machine = spell_out(STEPS["workflow"])
     assert mermaid(machine).startswith("stateDiagram-v2")
     assert '"validating.g_impl"' in dot(machine)
 
 
-def test_the_steps_that_a_trace_begins_are_heavy_and_the_others_faint():
+def test_steps_that_a_trace_begins_are_heavy_and_the_others_faint():
     machine = STEPS["workflow"]
     first = [row for row in machine.transitions if row.target == "generating.g_test"][:1]
     assert reached_steps(machine, first) == {"g_test"}
@@ -133,7 +133,7 @@ def test_the_steps_that_a_trace_begins_are_heavy_and_the_others_faint():
     assert reached_steps(machine, [machine.steps[1].span.line]) == {"g_impl"}
 
 
-def test_the_legend_explains_the_lines_that_there_are():
+def test_legend_explains_only_the_lines_in_the_picture():
     chain = dot(loads(steps("a | | | g | | |", "b | | | g | | |")))
     assert 'label="Lines: dotted = comes next"' in chain
     assert 'label="Goal: a\\nLines: solid = requires"' in dot(

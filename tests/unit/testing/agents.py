@@ -1,4 +1,4 @@
-"""A dual-state agent written by hand, as a user has one, with faults to plant; and automata given by a table, to mutate."""
+"""A dual-state agent written by hand, as a user would write it, with faults to plant; and automata from a table, to mutate."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ OFF_BY_ONE, NO_RESET, BREACH = "off by one", "retries not reset", "workflow stat
 
 
 class HandWrittenAgent:
-    """Knows nothing of tables. `fault` names what is wrong with it."""
+    """An agent without a table. `fault` names its planted fault."""
 
     def __init__(self, max_retries, fault=""):
         self.phase, self.retries, self.satisfied = "idle", 0, False
@@ -67,7 +67,7 @@ def adapted(fault):
 
 
 class Automaton:
-    """An implementation that is nothing but a table: `moves[state][occurrence]` is (answer, state after). It shows nothing."""
+    """An implementation that is only a table: `moves[state][occurrence]` is (answer, state after). It shows no state or values."""
 
     def __init__(self, moves):
         self.moves = moves

@@ -1,4 +1,4 @@
-"""What lockstep compares, how it says so, and that it works for implementations of any kind."""
+"""Lockstep: what it compares, how it reports a difference, and that it works for implementations of any kind."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ PASSED, FAILED, FATAL = (Occurrence("verdict", {"g": said}) for said in ("passed
 
 
 @pytest.mark.parametrize("make", [Adapted, lambda: SteppedMachine(MACHINE), lambda: StatechartMachine(MACHINE)])
-def test_a_right_implementation_agrees_on_the_whole_tour(make):
+def test_correct_implementation_agrees_on_the_whole_tour(make):
     coverage = play(MACHINE, make, tour(MACHINE, refusals=True))
     graph = graph_of(MACHINE)
     coverage.require(1.0, graph)
@@ -38,12 +38,12 @@ def test_a_right_implementation_agrees_on_the_whole_tour(make):
 
 
 @pytest.mark.parametrize("fault", [OFF_BY_ONE, NO_RESET, BREACH])
-def test_the_tour_finds_a_faulty_agent(fault):
+def test_tour_finds_a_faulty_agent(fault):
     with pytest.raises(DisagreementError):
         play(MACHINE, adapted(fault), tour(MACHINE))
 
 
-def test_a_disagreement_says_what_led_to_it():
+def test_disagreement_says_what_led_to_it():
     with pytest.raises(DisagreementError) as raised:
         play(MACHINE, adapted(NO_RESET), [[SPECIFICATION, ARTIFACT, FAILED, ARTIFACT, PASSED]])
     assert (raised.value.step, raised.value.line) == (5, 48)
@@ -60,7 +60,7 @@ def test_a_disagreement_says_what_led_to_it():
 
 
 class Shows(SteppedMachine):
-    """Right, but what it answers or shows is made to order."""
+    """A correct implementation, but for the answer or the view passed to it."""
 
     def __init__(self, answer=None, **shown):
         super().__init__(MACHINE)
@@ -90,12 +90,12 @@ WRONG = {
 
 
 @each_row(("implementation", "said"), WRONG.values(), ids=WRONG)
-def test_whatever_differs_is_told(implementation, said):
+def test_every_difference_is_reported(implementation, said):
     with pytest.raises(DisagreementError, match=said):
         play(MACHINE, lambda: implementation, [[SPECIFICATION]])
 
 
-def test_a_refusal_is_compared_with_its_reason_when_there_is_one():
+def test_refusal_is_compared_by_reason_when_it_has_one():
     for right in (RefusedAction(), RefusedAction("late")):
         lockstep = Lockstep(MACHINE, Shows(right))
         lockstep.feed(ARTIFACT)
@@ -123,7 +123,7 @@ CANCELS = loads("""# shop
 
 
 @pytest.mark.parametrize("answer", [["cancel charge", "notify"], ["cancel", "notify"]])
-def test_an_adapter_that_returns_a_cancellation_is_told_that_none_is_returned(answer):
+def test_adapter_that_returns_a_cancellation_gets_a_hint(answer):
     class Cancels(SteppedMachine):
         def feed(self, occurrence, /):
             return answer if occurrence.event == "withdrawn" else super().feed(occurrence)
@@ -137,14 +137,14 @@ def test_an_adapter_that_returns_a_cancellation_is_told_that_none_is_returned(an
 
 
 MISUSED = {
-    "a text": (Shows("query_llm"), TypeError, "feed gave 'query_llm'"),
-    "nothing": (Shows(3), TypeError, "feed gave 3"),
-    "no variable": (Shows(values={"tries": 1}), KeyError, "'tries', which is no variable of dual_state"),
+    "text": (Shows("query_llm"), TypeError, "feed gave 'query_llm'"),
+    "number": (Shows(3), TypeError, "feed gave 3"),
+    "unknown variable": (Shows(values={"tries": 1}), KeyError, "'tries', which is no variable of dual_state"),
 }
 
 
 @pytest.mark.parametrize(("implementation", "error", "said"), MISUSED.values(), ids=MISUSED)
-def test_an_adapter_that_is_wrong_itself_is_told(implementation, error, said):
+def test_misused_adapter_is_an_error_that_says_what_is_wrong(implementation, error, said):
     with pytest.raises(error, match=said):
         play(MACHINE, lambda: implementation, [[SPECIFICATION]])
 
@@ -169,13 +169,13 @@ class Breaks(Adapted):
         raise ConnectionError("no route")
 
 
-def test_what_an_implementation_raises_comes_through_with_its_story():
+def test_error_of_an_implementation_is_raised_with_what_led_to_it():
     with pytest.raises(ConnectionError) as raised:
         play(MACHINE, Breaks, [[SPECIFICATION]])
     assert "1  specification" in raised.value.__notes__[0]
 
 
-def test_a_parent_stands_for_the_states_in_it():
+def test_parent_counts_as_any_of_its_states():
     machine = load("workflow")
 
     class Coarse(SteppedMachine):
@@ -185,7 +185,7 @@ def test_a_parent_stands_for_the_states_in_it():
     play(machine, lambda: Coarse(machine), tour(machine))
 
 
-def test_too_few_rows_are_named():
+def test_rows_missing_from_the_required_coverage_are_named():
     coverage, graph = play(MACHINE, Adapted, [[SPECIFICATION, ARTIFACT, FATAL]]), graph_of(MACHINE)
     coverage.require(0.5, graph)
     with pytest.raises(AssertionError) as raised:
@@ -200,7 +200,7 @@ def test_too_few_rows_are_named():
     assert "verdicts not given: g.failed; g.passed" in coverage.report(graph)
 
 
-def test_what_cannot_be_taken_is_not_asked_for():
+def test_rows_that_cannot_be_taken_are_not_required():
     machine = load("dual_state").at(rmax=0)
     graph = graph_of(machine)
     coverage = play(machine, lambda: SteppedMachine(machine), tour(machine))
@@ -211,7 +211,7 @@ def test_what_cannot_be_taken_is_not_asked_for():
     assert Coverage(machine).report(graph).startswith("0 tests, 0 steps: rows 0 of 5")
 
 
-def test_who_listens_hears_of_every_row():
+def test_listener_hears_of_every_row_taken():
     heard = []
 
     def hear(machine, occurrence, row, state):

@@ -1,4 +1,4 @@
-"""Walks that restart what they test: our own run comes back from its ledger, and what is forgotten on the way is found."""
+"""Walks that restart the implementation: our own run is restored from its ledger, and anything forgotten in a restart is found."""
 
 import json
 
@@ -73,7 +73,7 @@ SHIPPED = {**shipped_machines(), "tickets": TICKETS}
 
 
 def walked(machine, make, count=100):
-    """Walk so often; return the program that ended in a disagreement, and the disagreement."""
+    """Walk `count` times; return the program that ended in a disagreement, and the disagreement."""
     with pytest.raises(DisagreementError) as raised:
         run_walks(state_machine_test(machine, make, settings=settings(STEADY, max_examples=count)))
     told = [note for note in raised.value.__notes__ if note.startswith("state.") and "teardown" not in note]
@@ -81,7 +81,7 @@ def walked(machine, make, count=100):
 
 
 class Watched(ReplayedMachine):
-    """Notes what was outstanding and armed whenever one of its kind was restarted."""
+    """Records what was outstanding and armed at each restart."""
 
     seen: list[tuple[set[str], set[str]]]
 
@@ -92,7 +92,7 @@ class Watched(ReplayedMachine):
 
 
 @pytest.mark.parametrize("name", ["dual_state", "workflow", "examples/two_phase_commit", "tickets"])
-def test_a_run_comes_back_from_its_ledger_anywhere(name, monkeypatch):
+def test_run_is_restored_from_its_ledger_at_any_point(name, monkeypatch):
     machine = SHIPPED[name]
     monkeypatch.setattr(Watched, "seen", [], raising=False)
     test = state_machine_test(
@@ -104,7 +104,7 @@ def test_a_run_comes_back_from_its_ledger_anywhere(name, monkeypatch):
         assert ({"draft", "ring"}, {"after 1m of open.asking", "after 4h of open"}) in Watched.seen
 
 
-def test_the_lines_of_a_ledger_are_what_it_comes_back_from():
+def test_run_is_restored_from_the_lines_of_its_ledger():
     run = ReplayedMachine(MACHINE)
     run.feed(Occurrence("specification"))
     run.feed(Occurrence("artifact"))
@@ -117,7 +117,7 @@ def test_the_lines_of_a_ledger_are_what_it_comes_back_from():
     assert before.keys == {"execute_guard": "2/1"}
 
 
-def test_a_deadline_is_that_of_the_last_start_of_its_timer():
+def test_deadline_is_that_of_the_last_start_of_its_timer():
     run = ReplayedMachine(TICKETS)
     hours_ms, timer = 4 * 3_600_000, "after 4h of open"
     for number, occurrence in enumerate(
@@ -128,7 +128,7 @@ def test_a_deadline_is_that_of_the_last_start_of_its_timer():
         assert run.view().timers[timer] == hours_ms + (number if number != 2 else 1)
 
 
-def test_who_offers_no_restart_is_never_restarted():
+def test_implementation_without_restart_is_never_restarted():
     test = Lockstep(MACHINE, SteppedMachine(MACHINE))
     assert not test.can_restart
     assert Lockstep(MACHINE, ReplayedMachine(MACHINE)).can_restart
@@ -137,7 +137,7 @@ def test_who_offers_no_restart_is_never_restarted():
 
 @settings(max_examples=sample_size(30, full=60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(machines(claims=False), st.data())
-def test_any_run_of_any_machine_comes_back(machine, data):
+def test_any_run_of_any_machine_is_restored(machine, data):
     try:
         graph = graph_of(machine, max_configurations=60)
     except DsaError:
@@ -151,11 +151,11 @@ def test_any_run_of_any_machine_comes_back(machine, data):
     test.close()
 
 
-# -- what is forgotten ----------------------------------------------------------------------------------------------------
+# -- forgetful implementations ----------------------------------------------------------------------------------------------
 
 
 class LastingAgent(Adapted):
-    """The agent of somebody who keeps a snapshot after each event, all of it but what `forgets` names."""
+    """An agent that saves a snapshot of itself after each event, except for the attribute that `forgets` names."""
 
     forgets = ""
 
@@ -177,7 +177,7 @@ class LastingAgent(Adapted):
         self.disk = json.dumps({name: value for name, value in vars(self.agent).items() if name != self.forgets})
 
 
-def test_an_agent_that_keeps_everything_passes():
+def test_agent_that_saves_everything_passes():
     run_walks(state_machine_test(MACHINE, LastingAgent, settings=settings(STEADY, max_examples=40)))
 
 
@@ -189,7 +189,7 @@ def test_an_agent_that_keeps_everything_passes():
         ("satisfied", 4, "satisfied after a restart: dual_state says true, the implementation false"),
     ],
 )
-def test_what_an_agent_forgets_is_found(forgotten, steps, said):
+def test_forgotten_value_of_an_agent_is_found(forgotten, steps, said):
     program, message = walked(MACHINE, type("Forgetful", (LastingAgent,), {"forgets": forgotten}))
     assert said in message
     assert message.endswith("     restart")
@@ -197,7 +197,7 @@ def test_what_an_agent_forgets_is_found(forgotten, steps, said):
     assert all(line.startswith("state.happens(") for line in program[:-1])
 
 
-def test_a_counter_that_nobody_sees_is_found_by_what_it_does():
+def test_forgotten_hidden_counter_is_found_by_its_effect():
     class Blind(LastingAgent):
         forgets = "retries"
 
@@ -213,7 +213,7 @@ def test_a_counter_that_nobody_sees_is_found_by_what_it_does():
 
 
 class Numbered(ReplayedMachine):
-    """Gives keys of its own, counted from 1; after a restart it counts from where `again` says."""
+    """Uses its own keys, counted from 1; after a restart it counts on from `again`."""
 
     again = None
 
@@ -240,7 +240,7 @@ class Renames(Numbered):
         self.keys.clear()
 
 
-def test_keys_are_an_implementations_own():
+def test_implementation_may_choose_its_own_keys():
     run_walks(state_machine_test(TICKETS, lambda: Numbered(TICKETS), settings=settings(STEADY, max_examples=20)))
 
 
@@ -251,14 +251,14 @@ def test_keys_are_an_implementations_own():
         (Renames, "the key of draft after a restart: tickets says key 1, the implementation key 3"),
     ],
 )
-def test_a_key_that_is_not_its_own_any_more_is_found(make, said):
+def test_key_that_changes_or_is_reused_after_a_restart_is_found(make, said):
     program, message = walked(TICKETS, lambda: make(TICKETS))
     assert said in message
     assert program.count("state.restarts()") == 1
 
 
 def reading_without(lost):
-    """Return what reads a ledger, but some of its entries."""
+    """Return a reader of ledgers that loses some entries."""
     return lambda text: Ledger(entry for entry in load_lines(text) if not lost(entry))
 
 
@@ -300,9 +300,9 @@ def replaying_with(**forgotten):
             "the state after a restart: tickets says open.writing, the implementation new",
         ),
     ],
-    ids=["a timer", "its deadline", "a result", "what is outstanding", "where it was"],
+    ids=["timer", "deadline", "result", "outstanding effects", "state"],
 )
-def test_a_fault_of_our_own_replay_is_found(monkeypatch, name, fault, said):
+def test_planted_fault_in_our_replay_is_found(monkeypatch, name, fault, said):
     monkeypatch.setattr(f"dsa.testing.implementations.{name}", fault)
     program, message = walked(TICKETS, lambda: ReplayedMachine(TICKETS))
     assert said in message
@@ -310,7 +310,7 @@ def test_a_fault_of_our_own_replay_is_found(monkeypatch, name, fault, said):
 
 
 @pytest.mark.parametrize("make", [LastingAgent, lambda: ReplayedMachine(MACHINE)], ids=["by hand", "ours"])
-def test_what_goes_wrong_in_a_restart_is_told_with_what_led_there(make, monkeypatch):
+def test_error_in_a_restart_is_raised_with_what_led_to_it(make, monkeypatch):
     def fails(*_):
         raise OSError("the disk is gone")
 

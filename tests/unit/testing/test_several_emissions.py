@@ -1,4 +1,4 @@
-"""Implementations of a table with several emissions of one effect: how many are awaited, and under which keys, can be told and is compared."""
+"""Implementations of a table with several emissions of one effect: how many are awaited, and under which keys, is shown and compared."""
 
 import attrs
 import pytest
@@ -68,7 +68,7 @@ STEADY = settings(
 
 
 class Calls:
-    """Code that keeps a key for each call; the newest one is answered first."""
+    """Code that stores a key for each call; the newest one is answered first."""
 
     def start(self, _parameters, /):
         self.state, self.failures, self.count, self.keys = "idle", 0, 0, []
@@ -141,7 +141,7 @@ def renamed(self):
 
 
 @pytest.mark.parametrize("make", [Calls, lambda: ReplayedMachine(CALLS), lambda: SteppedMachine(CALLS)])
-def test_what_the_table_says_passes_walks(make):
+def test_correct_implementation_passes_walks(make):
     run_walks(state_machine_test(CALLS, make, settings=STEADY))
 
 
@@ -158,13 +158,13 @@ def test_what_the_table_says_passes_walks(make):
     ],
     ids=["names only", "one key", "a key again", "two answered", "keys renamed", "joins early", "not all cancelled"],
 )  # fmt: skip
-def test_what_differs_is_found(make, said):
+def test_faulty_implementation_is_found(make, said):
     with pytest.raises(DisagreementError) as found:
         run_walks(state_machine_test(CALLS, make, settings=STEADY))
     assert said in str(found.value)
 
 
-def test_a_cancelled_emission_leaves_no_key_to_a_new_one():
+def test_new_emission_may_not_reuse_the_key_of_a_cancelled_one():
     class Reuses(Calls):
         def cancel(self):
             self.count -= len(self.keys)
@@ -179,7 +179,7 @@ def test_a_cancelled_emission_leaves_no_key_to_a_new_one():
 
 
 @pytest.mark.parametrize("kind", [None, SteppedMachine, ReplayedMachine, StatechartMachine])
-def test_tours_and_complete_suites_pass(kind):
+def test_correct_implementation_passes_tours_and_complete_suites(kind):
     make = Calls if kind is None else lambda: kind(CALLS)
     observation = Observation(state=True, values=("failures",), pending=True)
     coverage = play(CALLS, make, row_tour(graph_of(CALLS)))
@@ -188,7 +188,7 @@ def test_tours_and_complete_suites_pass(kind):
     play(CALLS, make, suite.tests, observation=observation)
 
 
-def test_a_complete_suite_finds_a_join_that_fires_early():
+def test_complete_suite_finds_a_join_that_fires_early():
     suite = complete_suite(CALLS, observation=Observation())
     with pytest.raises(DisagreementError):
         play(CALLS, changed("Joins", has_calls=lambda _self: False), suite.tests)

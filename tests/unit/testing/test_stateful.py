@@ -1,4 +1,4 @@
-"""Hypothesis walks: right implementations pass and are covered, wrong ones are found, and counterexamples read as rows."""
+"""Hypothesis walks: correct implementations pass and are covered, wrong ones are found, and counterexamples read as rows."""
 
 import re
 import time
@@ -30,7 +30,7 @@ TestTheHandWrittenAgent = state_machine_test(MACHINE, Adapted, settings=settings
 
 
 def failing(machine, make, count=200):
-    """Return the error that walks end with."""
+    """Walk until a disagreement, and return it."""
     with pytest.raises(DisagreementError) as raised:
         run_walks(state_machine_test(machine, make, settings=settings(STEADY, max_examples=count)))
     return raised.value
@@ -44,7 +44,7 @@ def failing(machine, make, count=200):
         pytest.param(BREACH, 2, 5, marks=pytest.mark.full),
     ],
 )
-def test_a_mutant_is_found_and_shrunk_to_rows(fault, rmax, steps, monkeypatch):
+def test_mutant_is_found_and_shrunk_to_rows(fault, rmax, steps, monkeypatch):
     monkeypatch.setattr("dsa.testing.lockstep.LONGEST_S", 600.0)  # on a busy machine, too, it is shrunk to its end
     error = failing(MACHINE.at(rmax=rmax), adapted(fault))
     assert error.step == steps
@@ -54,7 +54,7 @@ def test_a_mutant_is_found_and_shrunk_to_rows(fault, rmax, steps, monkeypatch):
     assert all(re.fullmatch(r"state\.happens\(row='line \d+: \w+, .* -> \w+'\)", line) for line in program)
 
 
-def test_the_tests_that_come_first_tell_a_fault_before_anybody_walks():
+def test_fault_is_found_by_the_first_tests_before_any_walk():
     machine, begun = MACHINE.at(rmax=1), []
 
     def make():
@@ -71,7 +71,7 @@ def test_the_tests_that_come_first_tell_a_fault_before_anybody_walks():
 
 
 class Slow(Adapted):
-    """Takes its time, as an implementation behind a network does."""
+    """Slow, like an implementation behind a network."""
 
     def feed(self, occurrence):
         time.sleep(0.005)
@@ -85,7 +85,7 @@ class SlowAndWrong(Slow):
 
 
 def test_walks_of_a_slow_implementation_end(monkeypatch):
-    """5,000 steps of 5 ms would take half a minute: the implementation is asked while there is time, and all rows are taken in the end."""
+    """5,000 steps of 5 ms would take half a minute: the implementation is called only while there is time, and all rows are taken in the end."""
     monkeypatch.setattr("dsa.testing.lockstep.LONGEST_S", 1.0)
     began = time.monotonic()
     with pytest.warns(
@@ -96,7 +96,7 @@ def test_walks_of_a_slow_implementation_end(monkeypatch):
     assert time.monotonic() - began < 20
 
 
-def test_a_slow_counterexample_is_shrunk_as_far_as_there_is_time(monkeypatch):
+def test_slow_counterexample_is_shrunk_within_the_time_limit(monkeypatch):
     monkeypatch.setattr("dsa.testing.lockstep.LONGEST_S", 3.0)
     began = time.monotonic()
     error = failing(MACHINE.at(rmax=1), SlowAndWrong)
@@ -105,8 +105,8 @@ def test_a_slow_counterexample_is_shrunk_as_far_as_there_is_time(monkeypatch):
 
 
 @pytest.mark.parametrize("limit_s", [0.0, 0.05, 0.3])
-def test_a_counterexample_is_told_wherever_the_time_to_shrink_it_is_over(monkeypatch, limit_s):
-    """Hypothesis would call the test flaky, if a walk that has failed went on when the same choices are made again."""
+def test_counterexample_is_reported_whenever_the_time_to_shrink_it_ends(monkeypatch, limit_s):
+    """Hypothesis would call the test flaky if a walk that has failed went on when the same choices are made again."""
 
     def failed(patience):
         if not patience.has_failed:
@@ -125,7 +125,7 @@ def test_our_engine_passes_and_every_row_is_taken(name):
     assert coverage is test.plan.coverage
 
 
-def test_walks_that_aim_meet_more_rows(monkeypatch):
+def test_aimed_walks_take_more_rows(monkeypatch):
     """Without an aim, random walks hardly leave the first step of a workflow of 25 rows."""
     monkeypatch.setattr("dsa.testing.lockstep.row_tour", lambda *_, **__: ())
 
@@ -198,7 +198,7 @@ class ShipsAfterAStop(TakesTwice):
 
 
 class MovesByItself(SteppedMachine):
-    """Goes on when it was looked at a second time without an answer."""
+    """Moves on when it is viewed a second time without an answer."""
 
     looked = 0
 
@@ -217,7 +217,7 @@ class MovesByItself(SteppedMachine):
 
 
 class ForgetsToRefuse(SteppedMachine):
-    """Says of everything it refuses that it took it."""
+    """Answers every refused event as if it had been taken."""
 
     def __init__(self):
         super().__init__(ORDERS)
@@ -236,12 +236,12 @@ class ForgetsToRefuse(SteppedMachine):
         (ForgetsToRefuse, "the implementation no effects"),
     ],
 )
-def test_faults_of_the_world_find_careless_implementations(make, word):
+def test_simulated_faults_expose_careless_implementations(make, word):
     assert word in str(failing(ORDERS, make))
 
 
 class Notices(SteppedMachine):
-    """Notes what is taken right after it was looked at a second time: an answer was lost then."""
+    """Records the events taken right after a second view without an answer: an answer was lost then."""
 
     after_a_loss: set[str]
     looked = 0
@@ -261,7 +261,7 @@ class Notices(SteppedMachine):
         return super().view()
 
 
-def test_a_lost_answer_does_not_come_but_its_failure_may():
+def test_lost_answer_does_not_come_but_its_failure_may():
     Notices.after_a_loss = set()
     coverage = run_walks(state_machine_test(ORDERS, Notices, settings=settings(STEADY, max_examples=30)))
     assert coverage.rows == set(range(5))

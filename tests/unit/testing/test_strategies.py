@@ -1,4 +1,4 @@
-"""The strategies give valid documents, and what they promise about occurrences."""
+"""The strategies give valid documents, and occurrences as they promise."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ def test_names_are_unique_and_every_name_is_declared(machine):
 
 @RELAXED
 @given(st.data())
-def test_configurations_lie_in_their_domains(data):
+def test_configurations_are_within_their_domains(data):
     machine = data.draw(machines(claims=False))
     configuration = data.draw(configurations(machine))
     assert configuration.state in machine.leaves
@@ -38,14 +38,14 @@ def test_configurations_lie_in_their_domains(data):
 
 @RELAXED
 @given(st.data())
-def test_occurrences_are_well_formed_when_asked(data):
+def test_occurrences_without_malformed_ones_are_well_formed(data):
     machine = data.draw(machines(claims=False))
     configuration = data.draw(configurations(machine))
     step(machine, configuration, data.draw(occurrences(machine, configuration, with_malformed=False)))
     require_known(machine, data.draw(occurrences(machine, with_malformed=False)))
 
 
-def test_malformed_ones_and_odd_names_occur():
+def test_malformed_occurrences_and_unusual_names_are_drawn():
     met = set()
 
     @settings(RELAXED, max_examples=300, derandomize=True, database=None)

@@ -1,4 +1,4 @@
-"""A complete suite keeps its word: within its bound nothing that differs passes."""
+"""Complete suites: within the bound, no implementation that differs passes."""
 
 import random
 from itertools import product
@@ -29,7 +29,7 @@ def moves_of(graph):
 
 
 def equal(left, right):
-    """Return whether two tables answer alike whatever comes."""
+    """Return whether two tables answer every sequence alike."""
     known, waiting = {(0, 0)}, [(0, 0)]
     while waiting:
         one, other = waiting.pop()
@@ -44,7 +44,7 @@ def equal(left, right):
 
 
 def passes(suite, table, expected):
-    """Play a suite against a table; what is expected is played beside it."""
+    """Return whether a table passes a suite; the expected table is played beside it."""
     for test in suite.tests:
         here = there = 0
         for occurrence in test:
@@ -81,7 +81,7 @@ def answers_of(table):
 
 
 def one_change(table):
-    """Return every table that differs in one transition: in where it leads, or in what is answered."""
+    """Return every table that differs in one transition: in its target or in its answer."""
     for state, row in enumerate(table):
         for occurrence, (answer, after) in row.items():
             for target in range(len(table)):
@@ -114,7 +114,7 @@ SMALL = minimal(TABLE)
 
 
 @pytest.mark.parametrize(("extra", "tests"), [(0, 64), (1, 345), (2, 1_781)])
-def test_dual_state_has_so_many_tests(extra, tests):
+def test_suite_of_dual_state_has_a_known_number_of_tests(extra, tests):
     suite = complete_suite(DUAL_STATE, extra)
     assert (len(suite.tests), suite.states, suite.configurations, len(suite.inputs)) == (tests, 10, 15, 5)
 
@@ -137,8 +137,8 @@ def test_every_mutant_with_more_states_is_found(extra, count):
     assert not any(passes(suite, mutant, TABLE) for mutant in different)
 
 
-def test_fewer_extra_states_miss_some_of_them():
-    """Otherwise the bound would say nothing."""
+def test_suite_for_fewer_extra_states_misses_some_mutants():
+    """Otherwise the bound would mean nothing."""
     chance = random.Random(2)
     mutants = [m for m in (with_copies(SMALL, 2, chance) for _ in range(300)) if not equal(m, TABLE)]
     assert any(passes(complete_suite(DUAL_STATE, 0), mutant, TABLE) for mutant in mutants)
@@ -155,7 +155,7 @@ TOGGLE = loads("""# toggle
 
 
 @pytest.mark.parametrize("extra", [0, 1])
-def test_of_all_automata_within_the_bound_only_equal_ones_pass(extra):
+def test_only_equal_automata_within_the_bound_pass(extra):
     """Every automaton with two or three states over two inputs and three answers."""
     graph = graph_of(TOGGLE)
     table, suite = moves_of(graph), complete_suite(graph, extra)
@@ -189,13 +189,13 @@ PARTIAL = loads("""# partial
 """)
 
 
-def test_what_is_malformed_in_a_state_is_not_tried_there():
+def test_occurrence_that_is_malformed_in_a_state_is_not_tried_there():
     suite = complete_suite(PARTIAL, 1)
     assert {guard for test in suite.tests for guard, _ in test[0].verdicts} == {"g"}
     suite.run(lambda: SteppedMachine(PARTIAL))
 
 
-def test_states_that_differ_only_in_what_they_ask_are_told_apart_by_their_names():
+def test_states_that_differ_only_in_their_guards_need_the_state_observed():
     with pytest.raises(DsaError, match="observe the state too"):
         complete_suite(load("workflow"))
     assert complete_suite(load("workflow"), observation=Observation(state=True)).states == 51
@@ -219,14 +219,14 @@ def test_our_engines_pass_for_the_workflow(make, extra):
     complete_suite(load("workflow").at(rmax=1), extra, observation=Observation(state=True)).run(lambda: engine)
 
 
-def test_an_agent_written_by_hand_passes_and_a_faulty_one_does_not():
+def test_handwritten_agent_passes_and_a_faulty_one_fails():
     suite = complete_suite(load("dual_state").at(rmax=1), 1)
     suite.run(Adapted)
     with pytest.raises(DisagreementError):
         suite.run(adapted(OFF_BY_ONE))
 
 
-def test_an_implementation_that_shows_less_than_was_promised_is_refused():
+def test_implementation_that_shows_less_than_promised_is_refused():
     suite = complete_suite(DUAL_STATE, observation=Observation(state=True, values=("retries",), pending=True))
     with pytest.raises(TypeError, match="the value of retries, the state, without its children, what is pending"):
         suite.run(lambda: Automaton(TABLE))
@@ -235,7 +235,7 @@ def test_an_implementation_that_shows_less_than_was_promised_is_refused():
         complete_suite(DUAL_STATE, observation=Observation(reasons=True)).run(lambda: Automaton(TABLE))
 
 
-def test_the_claim_says_what_counts():
+def test_claim_says_what_it_rests_on():
     claim = complete_suite(DUAL_STATE, 1, observation=Observation(state=True)).claim
     assert "passes them and has at most 1 more state than the table equals it at rmax = 3" in claim
     for word in (
@@ -248,7 +248,7 @@ def test_the_claim_says_what_counts():
         assert word in claim
 
 
-def test_what_is_too_much_is_said():
+def test_suite_or_graph_over_its_limit_is_refused():
     with pytest.raises(DsaError, match="more than 100 tests"):
         complete_suite(DUAL_STATE, 1, max_tests=100)
     with pytest.raises(DsaError, match="more than 10 configurations") as refused:

@@ -1,4 +1,4 @@
-"""Tours take everything, in few long runs, and the same ones every time."""
+"""Tours take every transition, in few long runs, and are the same every time."""
 
 from each_row import each_row
 from families import ordered
@@ -34,7 +34,7 @@ def taken(machine, tests):
 
 
 @each_row("name", SHIPPED)
-def test_a_tour_takes_every_transition_and_a_row_tour_every_row(name):
+def test_tour_takes_every_transition_and_row_tour_every_row(name):
     machine = SHIPPED[name].at(SMALL.get(name, {}))
     exploration = explore(machine)
     moves, rows, refused = taken(machine, tour(machine))
@@ -42,7 +42,7 @@ def test_a_tour_takes_every_transition_and_a_row_tour_every_row(name):
     assert taken(machine, row_tour(machine))[1] == exploration.rows
 
 
-def test_ordered_5_6():
+def test_tour_of_ordered_5_6_has_the_least_number_of_tests():
     """47 transitions end runs, so fewer than 47 tests cannot take them all."""
     graph = graph_of(ordered(5, 6))
     tests = tour(graph)
@@ -52,12 +52,12 @@ def test_ordered_5_6():
     assert sum(graph.configurations[m.target].state in graph.machine.final_states for m in graph.moves) == 47
 
 
-def test_the_first_runs_of_a_tour_take_every_row():
+def test_first_runs_of_a_tour_take_every_row():
     machine = SHIPPED["workflow"]
     assert taken(machine, tour(machine)[:8])[1] == set(range(25))
 
 
-def test_what_is_refused_is_tried_once_in_each_configuration():
+def test_refused_occurrence_is_tried_in_each_configuration():
     graph = graph_of(SHIPPED["dual_state"])
     _, _, refused = taken(graph.machine, tour(graph, refusals=True))
     expected = {
@@ -70,7 +70,7 @@ def test_what_is_refused_is_tried_once_in_each_configuration():
     assert len(expected) == 15 * 5 - 17
 
 
-def test_rows_that_were_taken_before_are_left_out():
+def test_rows_taken_before_are_left_out():
     machine = SHIPPED["dual_state"]
     assert row_tour(machine, but=range(6)) == ()
     (test,) = row_tour(machine, but={0, 1, 2, 3, 5})
@@ -79,7 +79,7 @@ def test_rows_that_were_taken_before_are_left_out():
 
 @settings(max_examples=sample_size(30, full=60), deadline=None, suppress_health_check=SLOW)
 @given(machines(claims=False))
-def test_a_tour_of_any_machine_takes_what_exploration_finds(machine):
+def test_tour_of_any_machine_takes_every_transition_that_exploration_finds(machine):
     try:
         graph = graph_of(machine, max_configurations=300)
     except DsaError:

@@ -12,7 +12,7 @@ from dsa.testing.strategies import machines
 from dsa.testing.suites import read_test, write_test
 
 
-def test_a_line_reads_as_a_scenario_does():
+def test_line_is_read_as_in_a_scenario():
     test = (Occurrence("specification"), Occurrence("artifact"), Occurrence("verdict", {"g": "failed"}))
     assert write_test(test) == "specification; artifact; verdict g.failed"
     assert read_test(load("dual_state"), " specification;artifact ; verdict g.failed; ") == test
@@ -20,7 +20,7 @@ def test_a_line_reads_as_a_scenario_does():
 
 @settings(max_examples=sample_size(30, full=60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(machines(claims=False))
-def test_any_test_of_any_machine_reads_back(machine):
+def test_any_test_of_any_machine_is_read_back_unchanged(machine):
     try:
         graph = graph_of(machine, max_configurations=100)
     except DsaError:
@@ -39,6 +39,6 @@ def test_any_test_of_any_machine_reads_back(machine):
         ("artifact of idle", "only a timer has a source"),
     ],
 )
-def test_what_is_no_test_is_told(line, said):
+def test_invalid_line_is_an_error_that_says_why(line, said):
     with pytest.raises(OccurrenceError, match=said):
         read_test(load("dual_state"), line)

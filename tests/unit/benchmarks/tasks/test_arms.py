@@ -2,7 +2,7 @@ import pytest
 from benchmarks.tasks.arms import DEFAULT_ARMS, Arm, arm_named, arms_named
 
 
-def test_the_arms_of_the_issue_are_the_default():
+def test_default_arms_are_those_of_the_issue():
     assert [(arm.attempts, arm.feedback) for arm in arms_named(",".join(DEFAULT_ARMS))] == [
         (1, False),
         (4, False),
@@ -11,7 +11,7 @@ def test_the_arms_of_the_issue_are_the_default():
     ]
 
 
-def test_an_arm_stands_there_once():
+def test_arm_named_twice_is_taken_once():
     assert arms_named("one_shot, guarded_12,one_shot") == (
         Arm("one_shot", 1, feedback=False),
         Arm("guarded_12", 12, feedback=True),
@@ -19,11 +19,11 @@ def test_an_arm_stands_there_once():
 
 
 @pytest.mark.parametrize("name", ["best_of", "guarded_0", "one_shot_2", "guarded_100", "guarded_04", "Guarded_4", ""])
-def test_what_is_no_arm_is_refused_with_what_is_one(name):
+def test_invalid_arm_is_refused_with_the_valid_ones(name):
     with pytest.raises(ValueError, match="write one_shot, best_of_N or guarded_N"):
         arm_named(name)
 
 
-def test_no_arm_at_all_is_refused():
+def test_empty_list_of_arms_is_refused():
     with pytest.raises(ValueError, match="no arm is named"):
         arms_named(",")

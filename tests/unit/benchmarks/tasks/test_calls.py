@@ -14,7 +14,7 @@ QUESTION = Question(MACHINE, "template", 5, "Write it.")
 
 
 class Counting:
-    """A model that says which call this is."""
+    """A model whose answer is the number of the call."""
 
     name, is_deterministic = "counting", True
 
@@ -32,7 +32,7 @@ class Counting:
         return self.options
 
 
-def test_an_equal_call_is_made_once_and_outlives_the_process(tmp_path):
+def test_equal_call_is_made_once_and_found_by_the_next_process(tmp_path):
     model = Counting()
     calls = Calls(model, tmp_path / "calls.jsonl", shared=True)
     first, is_new = calls.answer(QUESTION)
@@ -45,13 +45,13 @@ def test_an_equal_call_is_made_once_and_outlives_the_process(tmp_path):
 
 
 @pytest.mark.parametrize("change", [{"seed": 6}, {"prompt": "Write it!"}, {"machine": task_named("lru").machine}])
-def test_another_question_is_another_call(tmp_path, change):
+def test_another_question_is_a_new_call(tmp_path, change):
     calls = Calls(Counting(), tmp_path / "calls.jsonl", shared=True)
     calls.answer(QUESTION)
     assert calls.answer(attrs.evolve(QUESTION, **change))[1]
 
 
-def test_other_parameters_and_other_models_are_other_calls():
+def test_other_parameters_and_other_models_have_other_keys():
     one, other = Counting(), Counting()
     other.options = {"temperature": "0.8"}
     assert key_of(one, QUESTION) != key_of(other, QUESTION)
@@ -59,13 +59,13 @@ def test_other_parameters_and_other_models_are_other_calls():
     assert key_of(one, QUESTION) != key_of(other, QUESTION)
 
 
-def test_where_nothing_is_shared_every_call_is_made_and_written_down(tmp_path):
+def test_unshared_calls_are_all_made_and_recorded(tmp_path):
     calls = Calls(Counting(), tmp_path / "calls.jsonl", shared=False)
     assert [calls.answer(QUESTION)[0].content[0] for _ in range(3)] == ["1", "2", "3"]
     assert len((tmp_path / "calls.jsonl").read_text().splitlines()) == 3
 
 
-def test_a_call_that_failed_is_not_kept(tmp_path):
+def test_failed_call_is_not_recorded(tmp_path):
     calls = Calls(Counting(), tmp_path / "calls.jsonl", shared=True)
     with pytest.raises(GenerationError):
         calls.answer(attrs.evolve(QUESTION, prompt="fail"))
@@ -73,7 +73,7 @@ def test_a_call_that_failed_is_not_kept(tmp_path):
     assert calls.made == 0
 
 
-def test_half_a_line_is_made_again(tmp_path):
+def test_call_with_an_incomplete_line_is_made_again(tmp_path):
     path = tmp_path / "calls.jsonl"
     calls = Calls(Counting(), path, shared=True)
     calls.answer(QUESTION)
@@ -85,7 +85,7 @@ def test_half_a_line_is_made_again(tmp_path):
     assert [json.loads(line)["seed"] for line in path.read_text().splitlines()] == [5, 6]
 
 
-def test_a_line_that_is_no_call_is_named(tmp_path):
+def test_invalid_line_is_named_with_its_number(tmp_path):
     (tmp_path / "calls.jsonl").write_text('{"key": "a"}\n[]\n')
-    with pytest.raises(ValueError, match=r"calls\.jsonl:2: this is no call"):
+    with pytest.raises(ValueError, match=r"calls\.jsonl:2: this line is not a call"):
         Calls(Counting(), tmp_path / "calls.jsonl", shared=True)

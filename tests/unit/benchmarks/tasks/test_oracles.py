@@ -1,4 +1,4 @@
-"""Guards and oracles over answers whose worth is known: the references, and the scripts, each reply with its label."""
+"""Guards and oracles on answers whose quality is known: the references, and the scripts, each reply with its label."""
 
 from pathlib import Path
 
@@ -43,24 +43,24 @@ def reference_of(name):
 
 
 @pytest.mark.parametrize("name", [*SINGLE, *KATAS])
-def test_a_guard_passes_the_reference(name):
+def test_guard_passes_the_reference(name):
     assert task_named(name).guards[name].validate(reference_of(name)).passed
 
 
 @each_row("name", SETS["all"])
-def test_an_oracle_finds_nothing_wrong_with_the_reference(name):
+def test_oracle_finds_no_fault_in_the_reference(name):
     assert oracle_of(name).fault(reference_of(name)) == ""
 
 
 @pytest.mark.parametrize(("name", "reply"), labelled(SINGLE, None))
-def test_a_reply_is_what_its_label_says(name, reply):
+def test_reply_is_judged_as_its_label_says(name, reply):
     passed = task_named(name).guards[name].validate(Artifact(reply)).passed
     assert passed == (label_of(reply) != "wrong")
     assert (not oracle_of(name).fault(Artifact(reply))) == (label_of(reply) == "right")
 
 
 @pytest.mark.parametrize(("name", "reply"), labelled(TWO_STEP, "g_impl"))
-def test_code_is_what_its_label_says_by_whole_and_by_weak_tests(name, reply):
+def test_code_is_judged_as_its_label_says_by_whole_and_by_weak_tests(name, reply):
     guards, passed = task_named(name).guards, set()
     for tests in replies_of(name, "g_test"):
         if (
@@ -73,14 +73,14 @@ def test_code_is_what_its_label_says_by_whole_and_by_weak_tests(name, reply):
 
 
 @pytest.mark.parametrize("name", TWO_STEP)
-def test_tests_are_python_unless_they_are_labelled_wrong(name):
+def test_tests_pass_their_guard_unless_labelled_wrong(name):
     guard = task_named(name).guards["g_test"]
     assert all(
         guard.validate(Artifact(reply)).passed == (label_of(reply) != "wrong") for reply in replies_of(name, "g_test")
     )
 
 
-def test_the_scripts_have_every_gap_that_is_known_of_the_published_guards():
+def test_scripts_have_every_known_gap_of_the_published_guards():
     gaps = {
         reply.partition("\n")[0]
         for name in ("password", "lru")
@@ -107,24 +107,24 @@ def test_the_scripts_have_every_gap_that_is_known_of_the_published_guards():
         ("is_prime", "def is_prime(n):\n    return n in (2, 3, 5, 7)"),
     ],
 )
-def test_code_that_knows_only_the_cases_is_a_false_accept(name, code):
+def test_code_that_knows_only_the_cases_passes_the_guard_and_fails_the_oracle(name, code):
     assert task_named(name).guards[name].validate(Artifact(code)).passed
     assert oracle_of(name).fault(Artifact(code))
 
 
-def test_an_oracle_of_passwords_asks_for_many_valid_ones_and_many_invalid_ones():
+def test_oracle_of_passwords_tries_many_valid_and_many_invalid_ones():
     ((calls, _),) = calls_of("password")
     assert sum(expected is True for _, expected in calls) >= 100
     assert sum(expected is False for _, expected in calls) >= 100
 
 
-def test_what_the_prompt_leaves_open_is_not_asked():
+def test_oracle_does_not_try_what_the_prompt_leaves_open():
     ((calls, _),) = calls_of("password")
     mirrored = [call for call, _ in calls if any(run in call.lower() for run in ("cba", "zyx", "edc", "nml"))]
     assert mirrored == []
 
 
-def test_a_sequence_asks_for_what_is_given_and_for_errors():
+def test_sequence_expects_results_and_errors():
     call, expected = sequence("Stack()", Stack(), [("pop", (), True), ("push", (5,), False), ("pop", (), True)])
     assert expected == [None, None, 5]
     assert "assertRaises(IndexError, it.pop)" in call
@@ -134,7 +134,7 @@ def test_a_sequence_asks_for_what_is_given_and_for_errors():
         eval(call, {"Stack": silent})
 
 
-def test_an_oracle_asks_the_same_each_time():
+def test_oracle_makes_the_same_calls_each_time():
     assert calls_of("password") == calls_of("password")
     assert calls_of("lru") == calls_of("lru")
     call, _ = sequence("LRUCache(1)", LRUCache(1), [("put", (1, 2), False), ("get", (1,), True)])

@@ -16,7 +16,7 @@ def plan(folder, names="lru", arms="one_shot,best_of_4,guarded_3,guarded_4", **c
     return attrs.evolve(made, **changes)
 
 
-def test_a_folder_goes_on_with_more_of_the_same(tmp_path):
+def test_folder_accepts_more_tasks_and_samples(tmp_path):
     settle(plan(tmp_path / "a"))
     settle(plan(tmp_path / "a", "template,lru", "one_shot", samples=50))
     known = json.loads((tmp_path / "a" / "settings.json").read_text())
@@ -31,13 +31,13 @@ def test_a_folder_goes_on_with_more_of_the_same(tmp_path):
         ({"shared": False}, "shared was True, and is False now"),
     ],
 )
-def test_a_folder_does_not_go_on_with_something_else(tmp_path, change, message):
+def test_folder_refuses_other_settings(tmp_path, change, message):
     settle(plan(tmp_path))
     with pytest.raises(SettingsError, match=f"{message}.*Take another folder with --out"):
         settle(plan(tmp_path, **change))
 
 
-def test_an_edited_document_is_something_else(tmp_path):
+def test_folder_refuses_an_edited_document(tmp_path):
     settle(plan(tmp_path))
     (task,) = tasks_named("lru")
     with pytest.raises(SettingsError, match="the document, the oracle or the script of lru has changed"):
@@ -45,7 +45,7 @@ def test_an_edited_document_is_something_else(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"tasks": 3}'])
-def test_settings_that_are_none_are_named(tmp_path, text):
+def test_invalid_settings_file_is_named(tmp_path, text):
     (tmp_path / "settings.json").write_text(text)
     with pytest.raises(SettingsError, match=r"settings\.json"):
         settle(plan(tmp_path))
@@ -60,7 +60,7 @@ def test_settings_that_are_none_are_named(tmp_path, text):
         ("one_shot,best_of_4,guarded_3,guarded_4", False, 12),
     ],
 )
-def test_the_calls_of_a_sample_are_bounded(tmp_path, arms, shared, calls):
+def test_calls_of_a_sample_are_bounded(tmp_path, arms, shared, calls):
     assert plan(tmp_path, arms=arms, shared=shared).most_calls() == calls
     assert plan(tmp_path, names="lru,tdd_stack", arms=arms, shared=shared).most_calls() == 3 * calls
 
@@ -69,12 +69,12 @@ def test_the_calls_of_a_sample_are_bounded(tmp_path, arms, shared, calls):
     ("model", "share", "shared"),
     [("local", None, True), ("openai/x", None, False), ("openai/x", True, True), ("local", False, False)],
 )
-def test_calls_are_shared_for_deterministic_models_unless_it_is_said_otherwise(tmp_path, model, share, shared):
+def test_calls_are_shared_for_deterministic_models_by_default(tmp_path, model, share, shared):
     made = planned(model, "katas", tmp_path, share=share, arms="one_shot", samples=1, seed=1, prompt="published")
     assert made.shared == shared
 
 
-def test_a_models_name_makes_a_folder():
+def test_name_of_a_model_becomes_a_folder_name():
     assert folder_name("http://127.0.0.1:8080/v1#m") == "http_127.0.0.1_8080_v1_m"
     assert folder_name("scripted:../x") == "scripted_.._x"
     assert folder_name("..") == "model"

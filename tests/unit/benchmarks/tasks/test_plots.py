@@ -33,7 +33,7 @@ def rows(tasks):
 
 
 @pytest.mark.parametrize("count", [1, 4, 9])
-def test_the_pictures_are_drawn_for_any_number_of_tasks(tmp_path, count):
+def test_pictures_are_drawn_for_any_number_of_tasks(tmp_path, count):
     tasks = [f"task_{number}" for number in range(count)]
     assert draw(rows(tasks), tasks, ARMS, tmp_path) == ("rates.svg", "generations.svg")
     for name in ("rates", "generations"):
@@ -41,7 +41,7 @@ def test_the_pictures_are_drawn_for_any_number_of_tasks(tmp_path, count):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_same_rows_give_the_same_picture(tmp_path):
+def test_same_rows_give_the_same_picture(tmp_path):
     drawn = []
     for place in ("a", "b"):
         (tmp_path / place).mkdir()
@@ -50,5 +50,5 @@ def test_the_same_rows_give_the_same_picture(tmp_path):
     assert drawn[0] == drawn[1]
 
 
-def test_no_rows_are_no_fault(tmp_path):
+def test_pictures_are_drawn_without_rows(tmp_path):
     draw([], ["one", "two"], ARMS, tmp_path)

@@ -10,11 +10,11 @@ def context(*history):
     return Context(AmbientEnvironment(), "", feedback_history=history, dependencies={"test": TESTS})
 
 
-def test_the_first_attempt_is_told_the_task_alone():
+def test_prompt_of_the_first_attempt_has_the_task_alone():
     assert published_prompt(context(), TEMPLATE) == "Be brief.\n\nWrite {x} for assert {x}\n."
 
 
-def test_later_attempts_are_told_each_feedback_once_and_never_the_code():
+def test_prompt_of_later_attempts_has_each_feedback_once_and_never_the_code():
     said = published_prompt(context(("CODE 1", "no"), ("CODE 2", "too long"), ("CODE 3", "no")), TEMPLATE)
     assert said == (
         "Be brief.\n\nWrite {x} for assert {x}\n."
@@ -25,11 +25,11 @@ def test_later_attempts_are_told_each_feedback_once_and_never_the_code():
     )
 
 
-def test_without_a_template_the_specification_is_the_task():
+def test_prompt_without_a_template_is_the_specification():
     assert published_prompt(Context(AmbientEnvironment(), "Write {x}."), None) == "Write {x}."
 
 
-def test_the_agents_own_prompt_has_the_code_that_was_turned_down():
+def test_agents_own_prompt_has_the_rejected_code():
     said = agents_prompt(context(("CODE 1", "no")), TEMPLATE)
     assert "CODE 1" in said
     assert "Be brief." in said

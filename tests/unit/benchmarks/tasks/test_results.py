@@ -9,7 +9,7 @@ TRIAL = Trial(
 )
 
 
-def test_rows_come_back_as_they_were(tmp_path):
+def test_rows_are_read_as_they_were_written(tmp_path):
     results = Results(tmp_path / "results.csv")
     results.add(TRIAL)
     results.add(attrs.evolve(TRIAL, sample=4, fault=""))
@@ -17,7 +17,7 @@ def test_rows_come_back_as_they_were(tmp_path):
     assert results.rows[key_of(TRIAL)] == TRIAL
 
 
-def test_a_row_that_was_cut_off_is_made_again(tmp_path):
+def test_row_that_was_cut_off_is_written_again(tmp_path):
     path = tmp_path / "results.csv"
     results = Results(path)
     results.add(TRIAL)
@@ -31,7 +31,7 @@ def test_a_row_that_was_cut_off_is_made_again(tmp_path):
         assert path.read_bytes() == whole
 
 
-def test_an_error_is_done_again_and_the_last_row_counts(tmp_path):
+def test_trial_with_an_error_is_repeated_and_its_last_row_counts(tmp_path):
     results = Results(tmp_path / "results.csv")
     results.add(attrs.evolve(TRIAL, outcome="error"))
     assert not results.is_done(key_of(TRIAL))
@@ -45,11 +45,14 @@ def test_an_error_is_done_again_and_the_last_row_counts(tmp_path):
     ("text", "message"),
     [
         ("a,b\n", "csv:1: these are not the columns of this benchmark"),
-        ("{head}\nlru,guarded_4\n", "csv:2: this is no row of it"),
-        ("{head}\nlru,guarded_4,three,9,accepted,wrong,5,lru:5,4,1.25,0.5,,abcd,\n", "csv:2: this is no row of it"),
+        ("{head}\nlru,guarded_4\n", "csv:2: this is not a row of this benchmark"),
+        (
+            "{head}\nlru,guarded_4,three,9,accepted,wrong,5,lru:5,4,1.25,0.5,,abcd,\n",
+            "csv:2: this is not a row of this benchmark",
+        ),
     ],
 )
-def test_a_file_of_something_else_is_refused_with_its_line(tmp_path, text, message):
+def test_file_with_other_content_is_refused_with_its_line(tmp_path, text, message):
     Results(tmp_path / "results.csv")
     head = (tmp_path / "results.csv").read_text().strip()
     (tmp_path / "results.csv").write_text(text.format(head=head))
@@ -57,7 +60,7 @@ def test_a_file_of_something_else_is_refused_with_its_line(tmp_path, text, messa
         Results(tmp_path / "results.csv")
 
 
-def test_lines_without_an_end_are_taken_away(tmp_path):
+def test_line_without_an_end_is_removed(tmp_path):
     path = tmp_path / "lines"
     assert read_lines(path) == []
     append_line(path, "one")

@@ -25,12 +25,12 @@ def test_counts_leave_errors_out():
     assert (cell.generations, cell.median_generations, cell.median_s) == (8, 2, 1.5)
 
 
-def test_all_tasks_are_the_sum_of_each():
+def test_counts_of_all_tasks_are_the_sum_of_each():
     found = cells([*rows("lru", ONE, "R-"), *rows("password", ONE, "RW")], ["lru", "password"], [ONE])
     assert [(cell.task, cell.trials, cell.right) for cell in found] == [("lru", 2, 1), ("password", 2, 1), (ALL, 4, 2)]
 
 
-def test_arms_are_compared_over_samples_that_both_have_without_an_error():
+def test_arms_are_compared_over_samples_that_both_finished_without_an_error():
     both = [*rows("lru", FOUR, "RRRW-ER"), *rows("lru", BEST, "R--RRR")]
     (found,) = compared(both, ["lru"], [BEST, FOUR])
     assert (found.first, found.second, found.pairs, found.only_first, found.only_second) == (
@@ -44,7 +44,7 @@ def test_arms_are_compared_over_samples_that_both_have_without_an_error():
     assert found.is_null
 
 
-def test_all_tasks_are_compared_by_the_sum_of_what_differs():
+def test_comparison_over_all_tasks_adds_up_the_pairs_that_differ():
     both = [row for task in ("a", "b") for row in (*rows(task, FOUR, "RRRRRR"), *rows(task, ONE, "------"))]
     found = compared(both, ["a", "b"], [ONE, FOUR])
     assert [(each.task, each.only_first, each.p) for each in found] == [
@@ -56,7 +56,7 @@ def test_all_tasks_are_compared_by_the_sum_of_what_differs():
     assert [each.is_null for each in found] == [True, True, False]
 
 
-def test_the_pairs_are_feedback_with_none_one_shot_with_all_and_more_attempts_with_fewer():
+def test_arms_are_paired_with_one_shot_and_where_they_differ_in_one_thing():
     names = [(first.name, second.name) for first, second in pairs_of(ARMS)]
     assert sorted(names) == [
         ("best_of_4", "one_shot"),
@@ -68,26 +68,26 @@ def test_the_pairs_are_feedback_with_none_one_shot_with_all_and_more_attempts_wi
     assert names[0] == ("guarded_4", "best_of_4")
 
 
-def test_an_arm_that_begins_with_another_is_nested():
+def test_arm_that_begins_with_another_is_nested():
     assert is_nested(FOUR, THREE)
     assert is_nested(BEST, ONE)
     assert is_nested(FOUR, ONE)
     assert not is_nested(FOUR, BEST)
 
 
-def test_a_text_that_was_wrongly_accepted_counts_once():
+def test_text_that_was_wrongly_accepted_counts_once():
     wrong = [*rows("lru", ONE, "WW", digest="a", fault="slow"), *rows("lru", FOUR, "W", digest="b", fault="slow")]
     assert false_accepts([*wrong, *rows("lru", BEST, "R-")]) == [("lru", "slow", 2)]
 
 
-def test_errors_are_counted_by_what_was_told():
+def test_errors_are_counted_by_message():
     assert errors(rows("lru", ONE, "ERE", fault="gone")) == [("lru", "gone", 2)]
 
 
-# -- what is said ---------------------------------------------------------------------------------------------------
+# -- sentences and the report ----------------------------------------------------------------------------------------
 
 
-def test_a_null_result_is_called_one():
+def test_null_result_is_called_a_null_result():
     said = sentence(Comparison("lru", "guarded_4", "best_of_4", 100, 9, 12, 0.66, 1.0), nested=False)
     assert said.startswith(
         "**Null result**: no difference between guarded_4 and best_of_4 was shown at lru (9 of 100 samples"
@@ -99,18 +99,18 @@ def test_a_null_result_is_called_one():
     ("counts", "winner"),
     [((30, 2), "guarded_4 solved more than best_of_4"), ((2, 30), "best_of_4 solved more than guarded_4")],
 )
-def test_a_difference_is_told_in_its_direction(counts, winner):
+def test_sentence_names_the_arm_that_solved_more(counts, winner):
     said = sentence(Comparison("lru", "guarded_4", "best_of_4", 100, *counts, 1e-6, 1e-5), nested=False)
     assert said.startswith(f"**{winner}** at lru")
     assert "Null" not in said
 
 
-def test_a_nested_arm_is_told_to_be_one():
+def test_sentence_about_a_nested_arm_says_that_it_is_nested():
     said = sentence(Comparison("lru", "guarded_4", "one_shot", 100, 30, 0, 1e-6, 1e-5), nested=True)
     assert said.endswith("guarded_4 begins with the attempts of one_shot, so it cannot solve less.")
 
 
-def test_nothing_is_said_without_pairs():
+def test_sentence_without_pairs_claims_nothing():
     said = sentence(Comparison("lru", "guarded_4", "one_shot", 0, 0, 0, 1.0, 1.0), nested=True)
     assert said == "**guarded_4 and one_shot** at lru: no sample has both, so nothing is said."
 
@@ -119,7 +119,7 @@ def text_of(found, arms=ARMS, samples=4):
     return report(found, ["lru"], arms, samples, Made((("model", "a|b"),), ("A note.",)), ["rates.svg"])
 
 
-def test_the_report_has_the_counts_of_the_rows():
+def test_report_has_the_counts_of_the_rows():
     said = text_of([*rows("lru", ONE, "RW-E"), *rows("lru", FOUR, "RRR-")], [ONE, FOUR])
     assert "| lru | one_shot | 3 | 2 | 67 % (21 to 94) | 1 | 33 % (6 to 79) | 1 | 1 | 6 | 2 | 1.50 |" in said
     assert "| lru | guarded_4 | 4 | 3 | 75 % (30 to 95) | 3 | 75 % (30 to 95) | 0 | 0 | 8 | 2 | 1.50 |" in said
@@ -129,7 +129,7 @@ def test_the_report_has_the_counts_of_the_rows():
     assert "Not finished" not in said
 
 
-def test_a_report_that_is_not_whole_says_so():
+def test_unfinished_report_says_so():
     said = text_of(rows("lru", ONE, "R-"), [ONE])
     assert "**Not finished**: 2 of 4 trials are there" in said
     assert "There is one arm, so nothing is compared." in said
@@ -137,6 +137,6 @@ def test_a_report_that_is_not_whole_says_so():
     assert "No trial ended in an error." in said
 
 
-def test_what_the_oracle_said_is_listed():
+def test_faults_found_by_the_oracle_are_listed():
     said = text_of(rows("lru", ONE, "WWR-", digest="a", fault="`it`|was slow"), [ONE])
     assert "| lru | 1 | `'it'\\|was slow` |" in said

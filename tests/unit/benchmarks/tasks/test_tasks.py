@@ -1,4 +1,4 @@
-"""The documents are machines in good order, and say to the model what the published benchmark says."""
+"""The documents are sound machines, and their prompts are those of the published benchmark."""
 
 import hashlib
 import re
@@ -39,20 +39,20 @@ PROMPTS = {
 
 
 def asked(name, step, **used):
-    """Return what a model is asked first."""
+    """Return the first prompt of a step."""
     dependencies = {of: Artifact(text) for of, text in used.items()}
     context = Context(AmbientEnvironment(), "", step=step, dependencies=dependencies)
     return published_prompt(context, template_for(task_named(name).machine, step, "query_llm"))
 
 
-def test_every_document_is_a_task_and_every_task_has_all_it_needs():
+def test_every_document_is_a_task_and_every_task_has_what_it_needs():
     assert sorted(path.stem for path in DOCUMENTS.glob("*.md")) == sorted(ALL)
     assert sorted(path.stem for path in SCRIPTS.glob("*.md")) == sorted(PUBLISHED)
     assert all(sum(len(calls) for calls, _ in calls_of(name)) >= 4 for name in ALL)
 
 
 @each_row("name", ALL)
-def test_a_document_is_in_order(name):
+def test_document_is_sound_and_formatted(name):
     task = task_named(name)
     found = check(task.machine)
     assert [each.message for each in found.diagnostics if each.severity != "info"] == []
@@ -62,7 +62,7 @@ def test_a_document_is_in_order(name):
 
 
 @pytest.mark.parametrize("name", KATAS[:3])
-def test_katas_are_the_shipped_ones(name):
+def test_katas_are_the_same_as_the_shipped_ones(name):
     step = next(step for step in load("katas/katas").steps if f"def {name}(" in step.task)
     cases = {section.name: section.cases for section in load("katas/katas").cases}
     ours = task_named(name).machine
@@ -89,40 +89,40 @@ def test_katas_are_the_shipped_ones(name):
         ),
     ],
 )
-def test_a_prompt_says_it_word_for_word(name, step, line):
+def test_prompt_has_the_published_line_word_for_word(name, step, line):
     assert line in asked(name, step).splitlines()
 
 
 @each_row(("name", "step"), list(PROMPTS))
-def test_a_prompt_is_the_published_one_to_the_letter(name, step):
+def test_prompt_is_the_published_one_to_the_letter(name, step):
     _, _, task = asked(name, step, test="TESTS").partition("# your code here\n```\n\n")
     assert task
     assert hashlib.sha256(task.removesuffix("\n").encode()).hexdigest()[:16] == PROMPTS[name, step], task
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLISHED if name.startswith("tdd_")])
-def test_the_second_step_is_shown_the_tests_as_they_were_written(name):
+def test_prompt_of_the_second_step_has_the_tests_as_they_were_written(name):
     tests = "def test_it():\n    assert {'{{a}}': 1} and '{test}'"
     shown = asked(name, "g_impl", test=f"Here they are:\n```python\n{tests}\n```\nGood luck.")
     assert shown.endswith(f"You must implement code that passes the following tests:\n{tests}\n")
 
 
 @each_row("name", PUBLISHED)
-def test_the_role_comes_first(name):
+def test_prompt_begins_with_the_role(name):
     assert asked(name, task_named(name).steps[0]).startswith(
         "You are a helpful Python programming assistant. Your task is to provide"
     )
 
 
 @each_row("name", PUBLISHED)
-def test_a_script_labels_each_of_its_replies(name):
+def test_script_labels_each_of_its_replies(name):
     replies = parse_script((SCRIPTS / f"{name}.md").read_text(encoding="utf-8"))
     assert replies.pop("") == []
     for each in replies.values():
         assert all(re.match(r"# (right|whole|weak|(gap|wrong): \w.*)\n", reply) for reply in each)
 
 
-def test_names_are_tasks_or_sets_of_them():
+def test_names_select_tasks_or_sets_of_tasks():
     assert [task.name for task in tasks_named("lru, katas,lru")] == ["lru", *KATAS]
     assert len(tasks_named("all")) == len(PUBLISHED) + len(KATAS)
     with pytest.raises(ValueError, match="there is no task 'lur'; there are: template, password, lru"):

@@ -19,7 +19,7 @@ WRONG, GAP, RIGHT = (
 
 
 class Replying:
-    """A model that gives replies in order, and keeps the questions."""
+    """A model that gives replies in order, and records the questions."""
 
     name, is_deterministic = "replying", True
 
@@ -42,7 +42,7 @@ def trial(tmp_path, model, arm="guarded_4", sample=0, task="factorial", *, share
     return perform(task_named(task), arm_named(arm), sample, 1, calls, published_prompt)
 
 
-def test_the_third_attempt_is_right(tmp_path):
+def test_trial_is_accepted_at_the_third_attempt(tmp_path):
     row, artifact = trial(tmp_path, Replying(WRONG, WRONG, RIGHT))
     assert (row.outcome, row.oracle, row.fault, row.failed_step) == ("accepted", "right", "", "")
     assert (row.generations, row.attempts, row.calls, row.model_s) == (3, "factorial:3", 3, 6.0)
@@ -50,7 +50,7 @@ def test_the_third_attempt_is_right(tmp_path):
     assert row.digest == artifact.content_digest[:16]
 
 
-def test_what_the_guard_passes_wrongly_the_oracle_does_not(tmp_path):
+def test_wrong_code_that_the_guard_passes_is_found_by_the_oracle(tmp_path):
     row, _ = trial(tmp_path, Replying(GAP))
     assert (row.outcome, row.oracle) == ("accepted", "wrong")
     assert "factorial(2) gave 120" in row.fault
@@ -58,25 +58,25 @@ def test_what_the_guard_passes_wrongly_the_oracle_does_not(tmp_path):
 
 
 @pytest.mark.parametrize(("arm", "attempts"), [("one_shot", 1), ("best_of_4", 4), ("guarded_3", 3), ("guarded_4", 4)])
-def test_an_arm_has_its_attempts_and_no_more(tmp_path, arm, attempts):
+def test_arm_has_its_number_of_attempts_and_no_more(tmp_path, arm, attempts):
     row, artifact = trial(tmp_path, Replying(*[WRONG] * 9), arm)
     assert (row.outcome, row.oracle, row.generations, row.failed_step) == ("rejected", "", attempts, "factorial")
     assert artifact is None
 
 
-def test_only_guarded_arms_are_told_what_was_wrong(tmp_path):
+def test_only_guarded_arms_get_feedback(tmp_path):
     model = Replying(*[WRONG] * 8)
     trial(tmp_path, model, "best_of_4")
     trial(tmp_path, model, "guarded_4")
     blind, told = model.questions[:4], model.questions[4:]
     assert len({question.prompt for question in blind}) == 1
-    assert not any(question.is_told for question in blind)
-    assert [question.is_told for question in told] == [False, True, True, True]
+    assert not any(question.has_feedback for question in blind)
+    assert [question.has_feedback for question in told] == [False, True, True, True]
     assert "factorial(5) gave 0, expected 120" in told[1].prompt
     assert told[0] == blind[0]
 
 
-def test_attempts_have_seeds_of_their_own_and_arms_the_same_ones(tmp_path):
+def test_attempts_have_different_seeds_and_arms_the_same_ones(tmp_path):
     model = Replying(*[WRONG] * 8)
     trial(tmp_path, model, "best_of_4")
     trial(tmp_path, model, "guarded_4")
@@ -85,7 +85,7 @@ def test_attempts_have_seeds_of_their_own_and_arms_the_same_ones(tmp_path):
     assert len(set(seeds)) == 4
 
 
-def test_samples_and_tasks_have_seeds_of_their_own():
+def test_samples_and_tasks_have_different_seeds():
     assert len({sample_seed(seed, task, sample) for seed in (1, 2) for task in ("a", "b") for sample in range(9)}) == 36
 
 
@@ -98,7 +98,7 @@ def test_shared_calls_are_counted_where_they_were_made(tmp_path):
     assert {row.model_s for row in rows} == {2.0, 6.0, 8.0}
 
 
-def test_a_model_that_breaks_down_is_an_error_and_no_verdict(tmp_path):
+def test_failing_model_makes_the_trial_an_error_without_a_verdict(tmp_path):
     row, artifact = trial(tmp_path, Replying(WRONG, GenerationError("the server is gone", "unreachable")))
     assert (row.outcome, row.oracle, row.failed_step, artifact) == ("error", "", "factorial", None)
     assert row.generations == 1
@@ -114,12 +114,12 @@ def test_two_steps_are_counted_step_by_step(tmp_path):
     assert artifact.content == gap
 
 
-def test_without_tests_there_is_no_second_step(tmp_path):
+def test_trial_without_tests_has_no_second_step(tmp_path):
     row, _ = trial(tmp_path, Replying("def (", "def ("), "best_of_2", task="tdd_queue")
     assert (row.outcome, row.attempts, row.failed_step) == ("rejected", "g_test:2 g_impl:0", "g_test")
 
 
-def test_a_trial_can_be_made_again(tmp_path):
+def test_trial_repeated_with_the_same_seed_has_the_same_result(tmp_path):
     model = read_model("scripted", (task_named("password").machine,))
     rows = [
         trial(tmp_path / place, model, sample=7, task="password")[0]

@@ -1,11 +1,11 @@
-"""A seed answers the same question the same way, whatever was asked before; different questions are independent."""
+"""Chance: a seed answers the same question the same way, whatever was asked before; different questions are independent."""
 
 from collections import Counter
 
 from dsa.testing.simulation.seed_plan import Chance
 
 
-def test_the_same_question_gets_the_same_answer():
+def test_same_question_gets_the_same_answer():
     one, other = Chance(7), Chance(7)
     asked = [("kill", 1), ("kill", 2), ("verdict", "g", 1)]
     first = [one.number(*about) for about in asked]
@@ -14,7 +14,7 @@ def test_the_same_question_gets_the_same_answer():
     assert len({*first, Chance(8).number("kill", 1)}) == 4
 
 
-def test_words_do_not_run_into_each_other():
+def test_words_of_a_question_are_separated():
     chance = Chance(1)
     assert chance.number("ab", "c") != chance.number("a", "bc")
     assert chance.number("a", 1) == chance.number("a", "1")

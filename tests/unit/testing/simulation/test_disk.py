@@ -1,4 +1,4 @@
-"""What a power cut leaves of a file: what was synced, always; of the rest nothing, a part, all but a sector, or everything."""
+"""Power cuts: a file always keeps its synced bytes; of the rest nothing remains, a part, all but a sector, or everything."""
 
 from dsa.testing.simulation.disk_store import File
 from dsa.testing.simulation.seed_plan import Chance
@@ -30,13 +30,13 @@ def kind(left):
     return f"sector {begin // 64}"
 
 
-def test_a_power_cut_loses_tears_blanks_or_keeps_what_was_not_synced():
+def test_power_cut_loses_tears_blanks_or_keeps_unsynced_bytes():
     kinds = [kind(cut(seed)) for seed in range(300)]
     assert set(kinds) == {"lost", "torn", "kept", "sector 0", "sector 1", "sector 2", "sector 3"}
     assert min(kinds.count("lost"), kinds.count("torn"), kinds.count("kept")) > 40
 
 
-def test_what_is_synced_is_not_touched():
+def test_synced_bytes_survive_a_power_cut():
     for seed in range(20):
         file = File()
         file.write(SYNCED)
@@ -45,11 +45,11 @@ def test_what_is_synced_is_not_touched():
         assert file.content == SYNCED
 
 
-def test_the_same_seed_loses_the_same():
+def test_same_seed_loses_the_same_bytes():
     assert [cut(seed) for seed in range(40)] == [cut(seed) for seed in range(40)]
 
 
-def test_what_is_cut_off_is_not_synced_any_more():
+def test_bytes_that_were_cut_off_no_longer_count_as_synced():
     file = File()
     file.write(b"abcdef")
     file.sync()
@@ -59,7 +59,7 @@ def test_what_is_cut_off_is_not_synced_any_more():
     assert file.synced_length == 2
 
 
-def test_a_byte_that_is_flipped_twice_is_what_it_was():
+def test_byte_that_is_flipped_twice_is_unchanged():
     file = File()
     file.write(b"abc")
     file.flip(1)

@@ -1,4 +1,4 @@
-"""The guide knows the cheapest way to a row, and how to come to an end from anywhere."""
+"""The guide knows the cheapest path to a row, and how to get to an end from anywhere."""
 
 from simulations import written
 
@@ -39,16 +39,16 @@ def told(way):
     return [move.occurrence.event for move in way]
 
 
-def test_a_timer_is_dearer_than_an_event_more():
+def test_timer_costs_more_than_one_more_event():
     end = ABOUT.guide.nearest(moves("c", "end"))[0]
     assert told(ABOUT.guide.way(end)) == ["go", "go", "end"]
 
 
-def test_a_way_to_a_timer_s_row_ends_with_it():
+def test_path_to_the_row_of_a_timer_ends_with_it():
     assert told(ABOUT.guide.way(moves("a", "after 5s")[0])) == ["after 5s"]
 
 
-def test_a_way_can_be_walked():
+def test_path_to_every_move_can_be_walked():
     for facts in ABOUT.rows.values():
         for goal in facts.moves:
             way, place = ABOUT.guide.way(goal), 0
@@ -59,12 +59,12 @@ def test_a_way_can_be_walked():
             assert ABOUT.guide.where(goal) == ABOUT.graph.configurations[goal.source]
 
 
-def test_the_nearest_of_several_comes_first():
+def test_nearest_of_several_moves_comes_first():
     far, near = moves("b", "look")[0], moves("a", "look")[0]
     assert ABOUT.guide.nearest((far, near)) == (near, far)
 
 
-def test_a_run_goes_mostly_straight_to_an_end_and_stops_there():
+def test_run_goes_mostly_straight_to_an_end_and_stops_there():
     start = ABOUT.graph.configurations[0]
     chosen = [ABOUT.guide.onwards(start, Chance(seed), 0) for seed in range(400)]
     events = [move.occurrence.event for move in chosen]

@@ -1,4 +1,4 @@
-"""An event loop on which waiting costs nothing: order, cancelling, time, and what goes round for ever."""
+"""An event loop on which waiting costs nothing: order, cancelling, time, and endless loops."""
 
 import asyncio
 import gc
@@ -19,7 +19,7 @@ def loop(time):
 
 
 def wake(loop):
-    """Let time pass until nobody sleeps any more."""
+    """Return a callback that lets time pass until nothing sleeps any more."""
 
     def idle():
         if loop.next_s == float("inf"):
@@ -35,13 +35,13 @@ def nobody():
 
 
 def run(loop, coroutine):
-    """Run to the end, and return what comes of it."""
+    """Run a coroutine to its end, and return its result."""
     task = loop.create_task(coroutine)
     assert loop.play(task, wake(loop))
     return task.result()
 
 
-def test_a_day_passes_at_once(loop, time):
+def test_sleep_of_a_day_takes_no_time(loop, time):
     async def sleeps():
         await asyncio.sleep(86_400)
         return asyncio.get_running_loop().time()
@@ -51,7 +51,7 @@ def test_a_day_passes_at_once(loop, time):
     assert time.wall_ms() == BEGIN_MS + 86_400_000
 
 
-def test_sleepers_wake_in_the_order_of_their_time_and_then_of_their_coming(loop):
+def test_sleepers_wake_in_order_of_time_and_then_of_arrival(loop):
     order = []
 
     async def sleeps(name, seconds):
@@ -65,7 +65,7 @@ def test_sleepers_wake_in_the_order_of_their_time_and_then_of_their_coming(loop)
     assert order == ["soon", "first", "second", "late"]
 
 
-def test_what_is_soon_comes_in_order_before_time_passes(loop, time):
+def test_soon_calls_run_in_order_before_time_passes(loop, time):
     called = []
 
     async def calls():
@@ -80,7 +80,7 @@ def test_what_is_soon_comes_in_order_before_time_passes(loop, time):
     assert time.now_s == 0
 
 
-def test_who_is_cancelled_does_not_wake(loop, time):
+def test_cancelled_timer_does_not_wake(loop, time):
     called = []
     early = loop.call_later(1, called.append, "early")
     loop.call_later(2, called.append, "late")
@@ -92,7 +92,7 @@ def test_who_is_cancelled_does_not_wake(loop, time):
     assert loop.next_s == float("inf")
 
 
-def test_a_task_that_is_cancelled_ends_where_it_waits(loop):
+def test_cancelled_task_ends_where_it_waits(loop):
     ends = []
 
     async def waits():
@@ -109,7 +109,7 @@ def test_a_task_that_is_cancelled_ends_where_it_waits(loop):
     assert ends == ["over"]
 
 
-def test_who_plays_the_world_is_asked_only_when_nothing_can_run(loop):
+def test_idle_callback_is_called_only_when_nothing_can_run(loop):
     asked = []
 
     async def waits():
@@ -140,7 +140,7 @@ def test_who_plays_the_world_is_asked_only_when_nothing_can_run(loop):
     assert (task.result(), asked) == ("done", [0, 1, 2, "idle"])
 
 
-def test_what_goes_round_for_ever_is_found(loop):
+def test_endless_loop_without_waiting_is_found(loop):
     def spin():
         loop.call_soon(spin)
 
@@ -160,7 +160,7 @@ def test_loops_of_one_story_share_its_time(time):
     assert time.now_s == 5
 
 
-def test_a_loop_inside_another_leaves_it_as_it_was(loop, time):
+def test_nested_loop_restores_the_outer_one(loop, time):
     async def inner():
         await asyncio.sleep(1)
         return asyncio.get_running_loop()
@@ -175,7 +175,7 @@ def test_a_loop_inside_another_leaves_it_as_it_was(loop, time):
         asyncio.get_running_loop()
 
 
-def test_the_clock_on_the_wall_may_be_set_and_true_time_goes_on(time, loop):
+def test_wall_clock_may_be_set_while_true_time_goes_on(time, loop):
     clock = VirtualClock(time)
     time.set_by_ms = -3_600_000
 
@@ -187,7 +187,7 @@ def test_the_clock_on_the_wall_may_be_set_and_true_time_goes_on(time, loop):
     assert clock.wall_ms() == BEGIN_MS - 3_600_000 + 1_500
 
 
-def test_an_error_that_nobody_handles_is_noted(loop):
+def test_unhandled_error_is_recorded(loop):
     async def fails():
         raise ValueError("nobody looks")
 

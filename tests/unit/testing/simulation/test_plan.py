@@ -1,4 +1,4 @@
-"""A seed says what is to happen: its aim, its way, what else goes wrong; the first lap aims at each triple once."""
+"""The plan of a seed: its aim, its path, what else goes wrong; the first lap aims at each triple once."""
 
 import simulations
 from simulations import subject, written
@@ -10,13 +10,13 @@ LETTER = written(simulations.LETTER)
 EVERY = len(LETTER.triples)
 
 
-def test_the_first_lap_aims_at_every_triple_and_nothing_else_goes_wrong():
+def test_first_lap_aims_at_every_triple_and_nothing_else_goes_wrong():
     plans = [plan_of(LETTER, seed) for seed in range(EVERY)]
     assert [plan.aim for plan in plans] == list(LETTER.triples)
     assert {(plan.further, plan.limits) for plan in plans} == {(frozenset(), ())}
 
 
-def test_a_way_leads_to_a_move_of_the_row_at_which_the_fault_can_strike():
+def test_path_leads_to_a_move_of_the_row_at_which_the_fault_can_strike():
     for name in ("letter", "busy", "dual_state"):
         about = subject(name)
         for seed in range(3 * len(about.triples)):
@@ -36,14 +36,14 @@ def test_later_laps_have_further_faults_and_limits():
     assert 0.08 < sum(bool(plan.limits) for plan in plans) / len(plans) < 0.16
 
 
-def test_a_seed_is_the_same_plan_again():
+def test_same_seed_gives_the_same_plan():
     for seed in (0, EVERY + 3, 12_345):
         one, other = plan_of(LETTER, seed), plan_of(LETTER, seed)
         assert (one.aim, one.way, one.further, one.limits) == (other.aim, other.way, other.further, other.limits)
         assert one.sends_first == other.sends_first
 
 
-def test_what_comes_next_is_the_way_and_then_chance():
+def test_next_occurrence_follows_the_path():
     written_row = next(seed for seed, triple in enumerate(LETTER.triples) if triple.row == 1)
     plan = plan_of(LETTER, written_row)
     start, drafting = (LETTER.guide.where(move) for move in plan.way)
@@ -55,7 +55,7 @@ def test_what_comes_next_is_the_way_and_then_chance():
     assert plan.next_occurrence(2, finished) is None
 
 
-def test_nobody_can_take_or_damage_a_run_before_it_is_there():
+def test_run_is_not_taken_over_or_damaged_before_it_exists():
     for seed, triple in enumerate(LETTER.triples):
         if triple.row == 0 and triple.fault in {"takeover", "damage"}:
             assert not plan_of(LETTER, seed).sends_first

@@ -15,7 +15,7 @@ NEXT = (EventEntry(2, "go"), RowEntry(3, "b", "a"))
 
 @attrs.define
 class Owner:
-    """A process that has the store open. It ends at the stages in `ends`."""
+    """A process that has the store open. It dies at the stages in `ends`."""
 
     name: str = "process 1"
     heard: list = attrs.field(factory=list)
@@ -61,7 +61,7 @@ def alive():
 
 @pytest.fixture
 def opened(files, alive):
-    """Return what opens the store as one process has it open."""
+    """Return a function that opens the store as one process."""
 
     def open_store(name="process 1", ends=()):
         alive.add(name)
@@ -79,7 +79,7 @@ def begun(opened, *appends):
     return store, owner, journal
 
 
-def test_what_is_appended_is_read(opened):
+def test_appended_entries_are_read(opened):
     store, owner, journal = begun(opened, ROW)
     journal.append(())
     recorded = store.read("sim")
@@ -89,13 +89,13 @@ def test_what_is_appended_is_read(opened):
     assert store.runs() == ("sim",)
 
 
-def test_it_is_on_the_disk_when_append_returns(opened, files):
+def test_appended_entries_are_synced_when_append_returns(opened, files):
     begun(opened, ROW)
     assert files["sim"].synced_length == len(files["sim"].content)
 
 
 @pytest.mark.parametrize("stage", ["before", "unsynced"])
-def test_what_was_not_synced_is_lost_whole(opened, files, stage):
+def test_unsynced_append_is_lost_as_a_whole(opened, files, stage):
     _, owner, journal = begun(opened, ROW)
     owner.ends = (stage,)
     with pytest.raises(EOFError):
@@ -104,7 +104,7 @@ def test_what_was_not_synced_is_lost_whole(opened, files, stage):
     assert tuple(opened()[0].read("sim").entries) == (*FIRST, *ROW)
 
 
-def test_a_run_that_nothing_is_left_of_is_begun_again(opened, files):
+def test_run_of_which_nothing_is_left_can_be_created_again(opened, files):
     store, owner = opened(ends=("unsynced",))
     with pytest.raises(EOFError):
         store.create("sim", TEXT, FIRST)
@@ -119,7 +119,7 @@ def test_a_run_that_nothing_is_left_of_is_begun_again(opened, files):
         store.create("sim", TEXT, FIRST)
 
 
-def test_a_torn_tail_is_cut_wherever_it_was_torn(opened, files, alive):
+def test_torn_tail_is_cut_wherever_it_was_torn(opened, files, alive):
     begun(opened, ROW)
     whole = len(files["sim"].content)
     store, _ = opened()
@@ -135,7 +135,7 @@ def test_a_torn_tail_is_cut_wherever_it_was_torn(opened, files, alive):
         assert tuple(opened()[0].read("sim").entries) == (*FIRST, *ROW, *NEXT)
 
 
-def test_an_epoch_ends_with_the_next(opened, alive):
+def test_epoch_ends_when_the_next_one_begins(opened, alive):
     _, owner, journal = begun(opened, ROW)
     store, other = opened("process 2")
     with pytest.raises(HeldError, match="process 1"):
@@ -154,14 +154,14 @@ def test_an_epoch_ends_with_the_next(opened, alive):
     assert opened("process 3")[0].hold("sim")[0].epoch == 3
 
 
-def test_who_gives_a_run_up_lets_others_have_it(opened):
+def test_released_run_can_be_held_by_another_process(opened):
     store, _, journal = begun(opened, ROW)
     journal.release()
     assert store.read("sim").holder is None
     assert opened("process 2")[0].hold("sim")[0].epoch == 2
 
 
-def test_a_byte_that_was_changed_before_the_end_is_damage(opened, files):
+def test_changed_byte_before_the_end_is_damage(opened, files):
     begun(opened, ROW, NEXT)
     file = files["sim"]
     last = [end for end, _ in frames(file.content)][-2]
@@ -174,7 +174,7 @@ def test_a_byte_that_was_changed_before_the_end_is_damage(opened, files):
     assert tuple(store.read("sim").entries) == (*FIRST, *ROW, *NEXT)
 
 
-def test_frames_that_were_swapped_are_damage(opened, files):
+def test_swapped_frames_are_damage(opened, files):
     begun(opened, ROW, NEXT)
     content = bytes(files["sim"].content)
     first, second, third = [end for end, _ in frames(files["sim"].content)]
@@ -184,7 +184,7 @@ def test_frames_that_were_swapped_are_damage(opened, files):
         opened()[0].read("sim")
 
 
-def test_there_is_no_run_of_another_id(opened):
+def test_run_with_another_id_is_unknown(opened):
     begun(opened, ROW)
     with pytest.raises(UnknownRunError, match="there is no run other"):
         opened()[0].read("other")

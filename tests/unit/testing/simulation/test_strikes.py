@@ -1,4 +1,4 @@
-"""When something goes wrong: once at the triple that is aimed at, and at the boundaries that were drawn."""
+"""Strikes: a fault strikes once at the triple that is aimed at, and at the boundaries that were drawn."""
 
 import attrs
 import pytest
@@ -17,7 +17,7 @@ def aimed(*triple, seed=0):
     return Strikes(attrs.evolve(plan, aim=Triple(*triple), chance=plan.chance, guide=LETTER.guide))
 
 
-def test_the_aim_is_struck_once():
+def test_aimed_fault_strikes_once():
     strikes = aimed(1, "unsynced", "sync fails")
     assert strikes.due("unsynced", 0) is None
     assert strikes.due("durable", 1) is None
@@ -38,7 +38,7 @@ def test_the_aim_is_struck_once():
         ("kill", {"before", "unsynced", "durable"}),
     ],
 )
-def test_to_fail_while_it_is_taken_up_a_run_is_cut_off_first(fault, stages):
+def test_run_is_killed_before_a_fault_strikes_its_recovery(fault, stages):
     met = set()
     for seed in range(12):
         strikes = aimed(1, "recovering", fault, seed=seed)
@@ -53,7 +53,7 @@ def test_to_fail_while_it_is_taken_up_a_run_is_cut_off_first(fault, stages):
     assert met == stages
 
 
-def test_it_is_calm_while_nothing_will_strike_under_way():
+def test_row_is_calm_when_no_fault_will_strike_its_effects():
     strikes = aimed(1, "performing", "failure")
     assert strikes.is_calm(0)
     assert not strikes.is_calm(1)
@@ -62,7 +62,7 @@ def test_it_is_calm_while_nothing_will_strike_under_way():
     assert aimed(1, "performed", "kill").is_calm(1)
 
 
-def test_what_was_drawn_strikes_at_its_boundary_and_fits_there():
+def test_drawn_fault_strikes_at_its_visit_and_fits_the_boundary():
     seeds = range(len(LETTER.triples), 40 * len(LETTER.triples))
     plans = [plan for plan in (plan_of(LETTER, seed) for seed in seeds) if plan.further]
     for plan in plans[:200]:
@@ -74,7 +74,7 @@ def test_what_was_drawn_strikes_at_its_boundary_and_fits_there():
             assert fault in {None, *FAULTS_AT["recovering"]} - {"damage", "write fails"}
 
 
-def test_what_strikes_where_no_row_is_counts_and_hits_nothing():
+def test_fault_outside_any_row_counts_and_hits_no_triple():
     strikes = aimed(1, "performing", "kill")
     strikes.record("resting", None, "kill")
     assert strikes.faults == ["kill"]

@@ -1,4 +1,4 @@
-"""What policies, guards and the model of the world do: they wait for their turn, say the same when asked the same, and are counted."""
+"""The policies, guards and model of the simulated world: they wait for their turn, answer the same question the same way, and are counted."""
 
 from types import SimpleNamespace
 
@@ -21,7 +21,7 @@ TO_WRITTEN = next(seed for seed, triple in enumerate(ABOUT.triples) if triple.ro
 
 @attrs.define(eq=False)
 class Caller:
-    """A process that calls policies, and writes down which."""
+    """A process that calls policies, and records which."""
 
     is_alive: bool = True
     is_stale: bool = False
@@ -33,7 +33,7 @@ class Caller:
 
 @attrs.define
 class Played:
-    """A world, with what it has told."""
+    """A world, with the notes that it has written."""
 
     known: object
     world: World
@@ -41,7 +41,7 @@ class Played:
     loop: VirtualLoop
 
     def call(self, caller, fate="answers", event=None):
-        """Call the policy of `draft`, let it go on when it waits, and return the steps; None when it never comes back."""
+        """Call the policy of `draft`, let it go on when it waits, and return the steps; None when it never returns."""
         binding = self.world.binding(caller)
         perform = binding.effects["draft"](
             Action("draft", {"key": DRAFT.key}, frozenset({"written"})), SimpleNamespace(key=f"{DRAFT.key}/1")
@@ -79,7 +79,7 @@ def events_of(steps):
     return [step.payload["event"] for step in steps]
 
 
-def test_an_effect_waits_for_its_turn_and_is_counted(played):
+def test_effect_waits_for_its_turn_and_is_counted(played):
     caller = Caller()
     assert events_of(played.call(caller, event="written")) == ["written"]
     deeds = played.known.deeds
@@ -93,7 +93,7 @@ def test_an_effect_waits_for_its_turn_and_is_counted(played):
     assert played.world.waiting_calls(caller) == []
 
 
-def test_what_fails_has_not_happened(played):
+def test_failed_effect_has_not_happened(played):
     steps = played.call(Caller(), event="draft.failed")
     assert fault_in(steps).payload["code"] == "MADE"
     assert played.known.deeds.done_count == {}
@@ -101,13 +101,13 @@ def test_what_fails_has_not_happened(played):
     assert played.told == []
 
 
-def test_what_is_lost_has_happened_and_never_comes_back(played):
+def test_effect_with_a_lost_answer_has_happened_and_never_returns(played):
     assert played.call(Caller(), fate="lost", event="written") is None
     assert played.known.deeds.done_count == {DRAFT.key: 1}
     assert played.known.deeds.outcomes == {}
 
 
-def test_what_is_garbled_is_no_answer():
+def test_garbled_answer_is_recorded_as_a_bad_answer():
     kinds = set()
     for seed in range(TO_WRITTEN, TO_WRITTEN + 60):
         played = make(seed=seed)
@@ -119,20 +119,20 @@ def test_what_is_garbled_is_no_answer():
     assert len(kinds) > 6
 
 
-def test_nothing_waits_where_nothing_goes_wrong_and_it_gives_what_is_intended():
+def test_effect_of_a_calm_row_gives_the_intended_answer_without_waiting():
     played = make(calm=True)
     assert events_of(played.call(Caller(), event="never asked")) == ["written"]
 
 
 @pytest.mark.parametrize("caller", [Caller(is_stale=True), Caller(is_alive=False)], ids=["stale", "dead"])
-def test_but_for_who_has_lost_the_run(caller):
+def test_stale_caller_is_answered_in_a_calm_row_and_a_dead_one_is_not(caller):
     played = make(calm=True)
     assert (played.call(caller, event="written") is None) == (not caller.is_alive)
     assert (caller.begun == []) == (not caller.is_alive)
     assert played.known.deeds.begin_count == ({DRAFT.key: 1} if caller.is_alive else {})
 
 
-def test_a_guard_says_what_is_intended_and_the_same_when_asked_again():
+def test_guard_gives_the_intended_verdict_and_repeats_it():
     about = subject("dual_state")
     for seed in range(0, len(about.triples), 9):
         plan = plan_of(about, seed)
@@ -150,7 +150,7 @@ def test_a_guard_says_what_is_intended_and_the_same_when_asked_again():
             assert known.deeds.guard_outcomes["", "g"] == said
 
 
-def test_a_guard_says_only_what_it_may():
+def test_guard_gives_only_declared_verdicts():
     known = facts((), BUSY)
     for seed in range(40):
         guard = World(known, plan_of(BUSY, seed), lambda _row: False, print).binding(Caller()).guards["g"]
@@ -158,11 +158,11 @@ def test_a_guard_says_only_what_it_may():
         assert known.deeds.guard_outcomes["", "g"] in BUSY.machine.guard_named["g"].outcomes
 
 
-def test_the_model_writes_which_call_it_was_asked_in():
+def test_model_writes_the_call_that_asked_it():
     model = make().world.binding(Caller()).generators["any"]
     assert model.generate(None).content == "text of , try 0"
 
 
-def test_events_from_outside_bring_what_a_person_might_write():
+def test_outside_events_have_data_that_a_person_might_write():
     assert data_of(load("dual_state"), "specification", 3) == "task 3"
     assert data_of(load("workflow"), "approved", 3) == {"content": '["approved", 3]'}

@@ -1,4 +1,4 @@
-"""Every oracle is asked, and what it cites can be read."""
+"""All oracles: each is registered, and the page on simulation lists it under the rule that it cites."""
 
 import re
 
@@ -9,7 +9,7 @@ from dsa.testing.simulation.oracles import ORACLES, Oracle
 from dsa.testing.simulation.seed_plan import BOUNDARIES, FAULTS, FAULTS_AT
 
 
-def test_each_is_asked():
+def test_every_oracle_is_registered_under_its_own_name():
     written = {
         each for module in (effect_oracles, oracles) for each in vars(module).values() if isinstance(each, Oracle)
     }
@@ -17,7 +17,7 @@ def test_each_is_asked():
     assert len({oracle.name for oracle in ORACLES}) == len(ORACLES)
 
 
-def test_the_page_has_all_of_them_by_what_they_cite():
+def test_page_lists_every_oracle_under_the_rule_it_cites():
     rules = re.findall(r"^## (S\d+) ", (ROOT / "specs" / "semantics.md").read_text(encoding="utf-8"), re.MULTILINE)
     page = (ROOT / "docs" / "how-to" / "simulate.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([PS]\d+) +\| .*? +\| (.*?) +\|$", page, re.MULTILINE)
@@ -30,7 +30,7 @@ def test_the_page_has_all_of_them_by_what_they_cite():
         assert names == (cite_it or [oracles.nothing_happens_that_nobody_foresaw.name]), cited
 
 
-def test_the_page_has_every_boundary_and_every_fault():
+def test_page_lists_every_boundary_and_every_fault():
     page = (ROOT / "docs" / "how-to" / "simulate.md").read_text(encoding="utf-8")
     rows = [tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in page.splitlines() if line[:2] == "| "]
     for boundary, words in BOUNDARIES.items():

@@ -1,4 +1,4 @@
-"""Each oracle of effects, answers and timers calls what is broken broken, and nothing else."""
+"""Each oracle of effects, answers and timers reports what violates it, and accepts correct facts."""
 
 import pytest
 from each_row import each_row
@@ -63,7 +63,7 @@ def later(found, seconds):
 
 
 def woken(found, seconds):
-    """Have the run taken up after some seconds."""
+    """Return the facts after the run was taken up some seconds later."""
     later(found, seconds).resume()
     return found
 
@@ -72,7 +72,7 @@ def to_meet(*events, **known):
     return facts(LEDGER[:1], intention=lambda position, _here: Occurrence(events[position]), **known)
 
 
-BROKEN = [
+VIOLATIONS = [
     (effect_oracles.a_sleep_is_not_performed, facts(ASLEEP, NAPS), begun(NAP)),
     (effect_oracles.a_sleep_ends_when_it_is_due, later(facts(ASLEEP, NAPS), 0.9), RISEN),
     (effect_oracles.a_sleep_that_is_over_does_not_end, facts(CALLED_OFF, NAPS), RISEN),
@@ -185,7 +185,7 @@ BROKEN = [
         fed("said", FIRST.key, seq=2, data="of the second"),
     ),
 ]
-KEPT = [
+CORRECT = [
     (effect_oracles.a_sleep_is_not_performed, facts(DURING), begun(DRAFT)),
     (effect_oracles.a_sleep_ends_when_it_is_due, later(facts(ASLEEP, NAPS), 1), RISEN),
     (effect_oracles.a_sleep_that_is_over_does_not_end, facts(ASLEEP, NAPS), RISEN),
@@ -289,7 +289,7 @@ KEPT = [
         effect_oracles.effects_begin_in_the_order_written,
         later(facts((*ASKED, DONE), BUSY), 5),
         begun(SEND),
-    ),  # nobody needs what it makes
+    ),  # nothing waits for what it makes
     (effect_oracles.what_is_overdue_comes_before_what_is_sent, facts(ASKED, BUSY), fed("go", seq=2)),
     (effect_oracles.what_is_overdue_comes_before_what_is_sent, facts(ASKED, BUSY, overdue={TIMER}), RANG),
     (
@@ -334,20 +334,20 @@ KEPT = [
 ALL = {each for each in vars(effect_oracles).values() if isinstance(each, Oracle)}
 
 
-@each_row(("oracle", "known", "new"), BROKEN, ids=[each[0].name for each in BROKEN])
-def test_what_is_broken_is_called_broken(oracle, known, new):
+@each_row(("oracle", "known", "new"), VIOLATIONS, ids=[each[0].name for each in VIOLATIONS])
+def test_oracle_reports_a_violation(oracle, known, new):
     said = oracle.judge(known, new)
     assert said
     assert "\n" not in said
 
 
-@each_row(("oracle", "known", "new"), KEPT, ids=[each[0].name for each in KEPT])
-def test_and_nothing_else(oracle, known, new):
+@each_row(("oracle", "known", "new"), CORRECT, ids=[each[0].name for each in CORRECT])
+def test_oracle_accepts_correct_facts(oracle, known, new):
     assert oracle.judge(known, new) is None
 
 
-def test_none_is_left_out():
-    assert {oracle for oracle, _, _ in BROKEN} == {oracle for oracle, _, _ in KEPT} == ALL
+def test_every_effect_oracle_has_a_violation_and_a_correct_case():
+    assert {oracle for oracle, _, _ in VIOLATIONS} == {oracle for oracle, _, _ in CORRECT} == ALL
 
 
 def test_verdicts_may_come_with_an_answer():
@@ -375,8 +375,8 @@ WAITING_LONGER = """# two_timers
 
 
 @pytest.mark.parametrize(("other_s", "is_broken"), [(3, False), (4, True)])
-def test_a_timer_rings_no_later_than_a_longer_one_that_waits_for_it(other_s, is_broken):
-    """After a crash the clock on the wall said 30 s for the shorter one: the longer one is due before, and may not come first."""
+def test_timer_fires_no_later_than_a_longer_one_that_waits_for_it(other_s, is_broken):
+    """After a crash the wall clock gave the shorter one 30 s: the longer one is due earlier, but may not fire first."""
     about = written(WAITING_LONGER)
     found = facts((), about, due_s={("here", "after 5s"): 30.0, ("here", "after 9s"): float(other_s)})
     rung = fed("after 5s", source="here", seq=1)

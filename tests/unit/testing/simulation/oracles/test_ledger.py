@@ -1,4 +1,4 @@
-"""Each oracle of the ledger calls what is broken broken, and nothing else."""
+"""Each oracle of the ledger reports what violates it, and accepts correct facts."""
 
 import attrs
 from each_row import each_row
@@ -16,7 +16,7 @@ CHANGED = (*LEDGER[:2], attrs.evolve(LEDGER[2], target="idle"), *LEDGER[3:])
 FATAL, FAILED, PASSED = (fed("made", "1/2", seq=2, verdicts={"g": said}) for said in ("fatal", "failed", "passed"))
 SET = RowEntry(None, "making", "making", {"good": True})
 
-BROKEN = [
+VIOLATIONS = [
     (oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER[:3])),
     (oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(())),
     (oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(CHANGED)),
@@ -52,7 +52,7 @@ BROKEN = [
     (oracles.only_what_is_durable_is_shown, facts(LEDGER[:4]), (4, LEDGER[4])),
     (oracles.only_what_is_durable_is_shown, facts(LEDGER[:4]), (2, LEDGER[3])),
 ]
-KEPT = [
+CORRECT = [
     (oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER[:4])),
     (oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER)),
     (oracles.what_is_read_was_written, facts(LEDGER[:4]), LedgerRead(LEDGER[:4])),
@@ -94,23 +94,23 @@ KEPT = [
 ]
 
 
-@each_row(("oracle", "known", "new"), BROKEN, ids=[each[0].name for each in BROKEN])
-def test_what_is_broken_is_called_broken(oracle, known, new):
+@each_row(("oracle", "known", "new"), VIOLATIONS, ids=[each[0].name for each in VIOLATIONS])
+def test_oracle_reports_a_violation(oracle, known, new):
     said = oracle.judge(known, new)
     assert said
     assert "\n" not in said
 
 
-@each_row(("oracle", "known", "new"), KEPT, ids=[each[0].name for each in KEPT])
-def test_and_nothing_else(oracle, known, new):
+@each_row(("oracle", "known", "new"), CORRECT, ids=[each[0].name for each in CORRECT])
+def test_oracle_accepts_correct_facts(oracle, known, new):
     assert oracle.judge(known, new) is None
 
 
-def test_each_is_broken_and_kept():
-    assert {oracle for oracle, _, _ in BROKEN} == {oracle for oracle, _, _ in KEPT}
+def test_every_oracle_here_has_a_violation_and_a_correct_case():
+    assert {oracle for oracle, _, _ in VIOLATIONS} == {oracle for oracle, _, _ in CORRECT}
 
 
-def test_a_run_that_is_told_rightly_breaks_none():
+def test_correct_ledger_violates_no_oracle():
     stopped = lived(ABOUT, Occurrence("write"), Occurrence("stop"), Occurrence("written"), Occurrence("write"))
     for entries in (LEDGER, stopped):
         for place, entry in enumerate(entries):

@@ -1,4 +1,4 @@
-"""Each oracle of whole runs calls what is broken broken, and nothing else."""
+"""Each oracle of whole runs reports what violates it, and accepts correct facts."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ SOUND = written(LETTER + "\n## Properties\n- possible drafting\n- at most 1 draf
 DOUBTED = RestFact("in doubt", "", RUN, (DRAFT,))
 DURING, POSTING = LEDGER[:4], LEDGER[:POSTED]
 
-BROKEN = [
+VIOLATIONS = [
     (oracles.the_run_is_where_its_ledger_is, facts(DURING), WAITING),
     (oracles.a_run_rests_only_where_it_may, facts(DURING), WAITING),
     (oracles.a_run_rests_only_where_it_may, facts(DURING), FINISHED),
@@ -34,7 +34,7 @@ BROKEN = [
     (oracles.nothing_happens_that_nobody_foresaw, facts(()), "it goes no further"),
     (oracles.nothing_happens_that_nobody_foresaw, facts(()), ValueError("odd")),
 ]
-KEPT = [
+CORRECT = [
     (oracles.the_run_is_where_its_ledger_is, facts(DURING), attrs.evolve(WAITING, run=WRITING)),
     (oracles.a_run_rests_only_where_it_may, facts(LEDGER[:1]), WAITING),
     (oracles.a_run_rests_only_where_it_may, facts(DURING), DOUBTED),
@@ -59,30 +59,30 @@ KEPT = [
 ]
 
 
-@each_row(("oracle", "known", "new"), BROKEN, ids=[each[0].name for each in BROKEN])
-def test_what_is_broken_is_called_broken(oracle, known, new):
+@each_row(("oracle", "known", "new"), VIOLATIONS, ids=[each[0].name for each in VIOLATIONS])
+def test_oracle_reports_a_violation(oracle, known, new):
     said = oracle.judge(known, new)
     assert said
     assert "\n" not in said
 
 
-@each_row(("oracle", "known", "new"), KEPT, ids=[each[0].name for each in KEPT])
-def test_and_nothing_else(oracle, known, new):
+@each_row(("oracle", "known", "new"), CORRECT, ids=[each[0].name for each in CORRECT])
+def test_oracle_accepts_correct_facts(oracle, known, new):
     assert oracle.judge(known, new) is None
 
 
-def test_each_is_broken_and_kept():
-    broken = {oracle for oracle, _, _ in BROKEN}
-    assert {oracle for oracle, _, _ in KEPT} == broken - {oracles.nothing_happens_that_nobody_foresaw}
+def test_every_oracle_here_has_a_violation_and_a_correct_case():
+    broken = {oracle for oracle, _, _ in VIOLATIONS}
+    assert {oracle for oracle, _, _ in CORRECT} == broken - {oracles.nothing_happens_that_nobody_foresaw}
 
 
-def test_none_is_left_out():
-    """Those that are not here are in test_ledger.py."""
+def test_every_oracle_has_a_case_here_or_in_test_ledger():
+    """The oracles without a case here have one in test_ledger.py."""
     all_oracles = {each for each in vars(oracles).values() if isinstance(each, Oracle)}
     others = Path(__file__).with_name("test_ledger.py").read_text()
-    missing = all_oracles - {oracle for oracle, _, _ in BROKEN}
+    missing = all_oracles - {oracle for oracle, _, _ in VIOLATIONS}
     assert [each.judge.__name__ for each in missing if f"oracles.{each.judge.__name__}," not in others] == []
 
 
-def test_the_first_property_that_is_violated_is_named_with_the_event():
+def test_first_violated_property_is_named_with_the_event():
     assert oracles.the_properties_of_the_document_hold.judge(facts(LEDGER, FROUGHT), None) == "never done (event 2)"
