@@ -1,4 +1,4 @@
-"""An event loop in which whoever waits for some time waits for a hundredth of it: what is tested is not how long.
+"""An event loop in which every wait takes a hundredth of its time: the tests are not about how long it is.
 
 Programs that tests start say `hurry()` before they run a loop.
 """

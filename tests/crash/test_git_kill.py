@@ -76,7 +76,7 @@ def calls_of(nursery, fault):
 
 
 @CASES
-def test_a_fault_at_some_calls_loses_nothing(nursery, fired, kind):
+def test_fault_at_some_calls_loses_nothing(nursery, fired, kind):
     fault, _ = KINDS[kind]
     plan = [[attrs.evolve(fault, at=at)] for at in range(2, calls_of(nursery, fault) + 1, 23)]
     number = sum(lived_through(nursery, lives) for lives in plan)
@@ -86,7 +86,7 @@ def test_a_fault_at_some_calls_loses_nothing(nursery, fired, kind):
 
 @CASES
 @pytest.mark.full
-def test_a_fault_at_every_call_loses_nothing(nursery, fired, kind):
+def test_fault_at_every_call_loses_nothing(nursery, fired, kind):
     fault, at_least = KINDS[kind]
     calls = calls_of(nursery, fault)
     number = sum(lived_through(nursery, [attrs.evolve(fault, at=at)]) for at in range(1, calls + 1))
@@ -104,14 +104,14 @@ def several(nursery, seeds):
     return planned, number
 
 
-def test_faults_while_it_goes_on_after_a_fault_lose_nothing(nursery, fired):
+def test_several_faults_in_a_row_lose_nothing(nursery, fired):
     planned, number = several(nursery, range(10))
     fired("git: while it goes on after a fault", planned, number)
     assert number > 15
 
 
 @pytest.mark.full
-def test_many_faults_one_after_the_other_lose_nothing(nursery, fired):
+def test_many_faults_in_a_row_lose_nothing(nursery, fired):
     planned, number = several(nursery, range(1_000, 1_120))
     fired("git: while it goes on after a fault", planned, number)
     assert number > 200
@@ -130,7 +130,7 @@ for number in range(1, 100_000):
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(20))
-def test_a_kill_from_outside_at_any_moment_loses_nothing(fired, seed):
+def test_kill_from_outside_at_any_moment_loses_nothing(fired, seed):
     chosen = random.Random(seed)
     with memory_folder() as folder:
         command = [sys.executable, "-c", ENDLESS, folder / NAME]

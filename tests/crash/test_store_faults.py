@@ -86,7 +86,7 @@ def at_calls(fault, chosen):
 
 
 @CASES
-def test_a_fault_at_some_calls_loses_nothing(stories, fired, kind):
+def test_fault_at_some_calls_loses_nothing(stories, fired, kind):
     fault, at_least = KINDS[kind]
     seen, _ = census(stories, fault.kinds)
     plan = at_calls(fault, range(random.Random(seen).randint(1, 6), seen - GIVE, max(2, at_least // 6)))
@@ -97,7 +97,7 @@ def test_a_fault_at_some_calls_loses_nothing(stories, fired, kind):
 
 @pytest.mark.full
 @CASES
-def test_a_fault_at_every_call_loses_nothing(stories, fired, kind):
+def test_fault_at_every_call_loses_nothing(stories, fired, kind):
     fault, at_least = KINDS[kind]
     seen, _ = census(stories, fault.kinds)
     number = lived_through(stories, at_calls(fault, range(1, seen + 1)))
@@ -105,14 +105,14 @@ def test_a_fault_at_every_call_loses_nothing(stories, fired, kind):
     assert number >= max(at_least, seen - GIVE)
 
 
-def test_so_many_faults_fire_at_every_call():
+def test_fault_kinds_require_more_than_500_faults_in_all():
     assert sum(at_least for _, at_least in KINDS.values()) > 500
 
 
 # -- at the boundaries of effects -------------------------------------------------------------------------------------
 
 
-def test_a_kill_at_some_boundaries_of_effects_loses_nothing(stories, fired):
+def test_kill_at_some_boundaries_of_effects_loses_nothing(stories, fired):
     _, boundaries = census(stories)
     plan = [[{"boundary": number}] for number in range(1, boundaries + 1, 4)]
     number = lived_through(stories, plan)
@@ -121,7 +121,7 @@ def test_a_kill_at_some_boundaries_of_effects_loses_nothing(stories, fired):
 
 
 @pytest.mark.full
-def test_a_kill_at_every_boundary_of_every_effect_loses_nothing(stories, fired):
+def test_kill_at_every_boundary_of_every_effect_loses_nothing(stories, fired):
     """Before it happens, after it happened, and after each entry that is acknowledged: the intent, the result, the next event."""
     _, boundaries = census(stories)
     number = lived_through(stories, [[{"boundary": number}] for number in range(1, boundaries + 1)])
@@ -129,8 +129,8 @@ def test_a_kill_at_every_boundary_of_every_effect_loses_nothing(stories, fired):
     assert number == boundaries > 45
 
 
-def test_a_kill_while_an_effect_in_doubt_is_performed_again_is_reported_each_time(stories, fired):
-    """The note that it is in doubt must be durable before it is performed, or nobody learns of the second time."""
+def test_kill_while_repeating_an_effect_in_doubt_is_reported_each_time(stories, fired):
+    """The note that it is in doubt must be durable before it is performed, or the second time is never reported."""
     plan = [[{"boundary": first}, {"boundary": second}] for first in (8, 11, 23) for second in (2, 3)]
     number = lived_through(stories, plan)
     fired(TAKEN_UP, 2 * len(plan), number)
@@ -141,7 +141,7 @@ def test_a_kill_while_an_effect_in_doubt_is_performed_again_is_reported_each_tim
 
 
 @pytest.mark.full
-def test_a_fault_at_every_call_while_a_run_is_taken_up_again_loses_nothing(stories, fired):
+def test_fault_at_every_call_while_a_run_is_resumed_loses_nothing(stories, fired):
     """Cut off with results that were not fed, with effects in doubt of each kind, and in the middle of a transaction."""
     planned = number = 0
     for first in [{"boundary": 8}, {"boundary": 23}, {"boundary": 31}, {"fault": Fault("torn", 60)}]:
@@ -173,14 +173,14 @@ def disturbed_again_and_again(stories, seeds):
     return sum(map(len, plan)), lived_through(stories, plan)
 
 
-def test_faults_while_a_run_is_taken_up_again_lose_nothing(stories, fired):
+def test_faults_while_a_run_is_resumed_lose_nothing(stories, fired):
     planned, number = disturbed_again_and_again(stories, range(14))
     fired(TAKEN_UP, planned, number)
     assert number > 20
 
 
 @pytest.mark.full
-def test_many_faults_while_a_run_is_taken_up_again_lose_nothing(stories, fired):
+def test_many_faults_while_a_run_is_resumed_lose_nothing(stories, fired):
     planned, number = disturbed_again_and_again(stories, range(1_000, 1_120))
     fired(TAKEN_UP, planned, number)
     assert number > 200
@@ -191,7 +191,7 @@ def test_many_faults_while_a_run_is_taken_up_again_lose_nothing(stories, fired):
 
 @contextmanager
 def looked_on(story):
-    """Have somebody else keep the file open and read it, so that shared memory lives on when its writer is killed."""
+    """Have another reader keep the file open, so that shared memory survives when its writer is killed."""
     with SqliteStore(story.root / "ledger.db") as story.onlooker:
         story.onlooker.runs()
         yield
@@ -213,7 +213,7 @@ def stores_seen(stories):
         return story.live(Fault(kinds=MEMORY)).last("seen")
 
 
-def test_a_kill_at_some_stores_to_shared_memory_loses_nothing(stories, fired):
+def test_kill_at_some_writes_to_shared_memory_loses_nothing(stories, fired):
     seen = stores_seen(stories)
     chosen = range(5, seen - 2 * GIVE, seen // 7)
     number = killed_in_memory(stories, chosen)
@@ -222,7 +222,7 @@ def test_a_kill_at_some_stores_to_shared_memory_loses_nothing(stories, fired):
 
 
 @pytest.mark.full
-def test_a_kill_at_every_store_to_shared_memory_loses_nothing(stories, fired):
+def test_kill_at_every_write_to_shared_memory_loses_nothing(stories, fired):
     seen = stores_seen(stories)
     number = killed_in_memory(stories, range(1, seen + 1))
     fired(IN_MEMORY, seen, number)
@@ -240,7 +240,7 @@ def large(stories):
 
 
 @pytest.mark.full
-def test_a_kill_during_a_checkpoint_loses_nothing(stories, fired):
+def test_kill_during_a_checkpoint_loses_nothing(stories, fired):
     stories = large(stories)
     seen, _ = census(stories)
     assert seen > 3_000  # more than a thousand pages are written twice
@@ -270,7 +270,7 @@ def small_disk(tmp_path):
 
 
 def filled_up(stories, disk, spaces):
-    """Have stories on a disk with so many bytes left, which is cleared after their first life; return how many found it full."""
+    """Have stories on a disk with only these bytes left, which is cleared after their first life; return how many found it full."""
     found_full = 0
     for space, story in zip(spaces, stories, strict=False):
         story.root, ballast = disk / "runs", disk / "ballast"
@@ -285,7 +285,7 @@ def filled_up(stories, disk, spaces):
     return found_full
 
 
-def test_a_run_goes_on_when_a_full_disk_has_space_again(stories, small_disk, fired):
+def test_run_continues_when_a_full_disk_has_space_again(stories, small_disk, fired):
     spaces = range(20_480, 180_000, 24_576)
     number = filled_up(stories, small_disk, spaces)
     fired(REALLY_FULL, len(spaces), number)
@@ -293,7 +293,7 @@ def test_a_run_goes_on_when_a_full_disk_has_space_again(stories, small_disk, fir
 
 
 @pytest.mark.full
-def test_a_run_goes_on_wherever_a_full_disk_stopped_it(stories, small_disk, fired):
+def test_run_continues_wherever_a_full_disk_stopped_it(stories, small_disk, fired):
     spaces = range(4_096, 270_000, 4_096)
     number = filled_up(stories, small_disk, spaces)
     fired(REALLY_FULL, len(spaces), number)

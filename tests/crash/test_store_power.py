@@ -18,7 +18,7 @@ from store_lives import Story
 from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runtime.ledger import EffectEntry, dump_line
 
-#: How many syncs a story of no faults has.
+#: The number of syncs in a story without faults.
 SYNCS = 20
 
 
@@ -108,36 +108,36 @@ def tell(figures, what, played):
     figures("power cuts", f"store: {what}", images=played.cuts, resumed=played.resumed)
 
 
-def test_a_power_cut_at_some_changes_loses_nothing(nursery, figures):
+def test_power_cut_at_some_changes_loses_nothing(nursery, figures):
     played = cut(nursery, [], 6, [nothing_kept, all_kept, some_kept(1)])
     assert played.cuts > 50
     assert played.resumed >= 2
     tell(figures, "at some changes", played)
 
 
-def test_a_power_cut_after_a_kill_loses_nothing(nursery, figures):
-    """What a killed process wrote and never synced is there for the next one, which must not build on it before it is durable."""
+def test_power_cut_after_a_kill_loses_nothing(nursery, figures):
+    """The next process sees data that a killed one wrote and never synced; it must not build on the data before it is durable."""
     played = cut(nursery, [Fault("before", 90)], 9, [nothing_kept, some_kept(2)])
     assert played.cuts > 30
     tell(figures, "after a kill", played)
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
-def test_a_power_cut_after_a_kill_at_the_beginning_loses_nothing(nursery, at):
+def test_power_cut_after_a_kill_at_the_beginning_loses_nothing(nursery, at):
     """The killed process has made the folder, or the file, and has not synced its name."""
     assert cut(nursery, [Fault("after", at, ("create",), name="/runs")], 9, [nothing_kept]).cuts > 15
 
 
 @pytest.mark.parametrize("at", [1, 12])
-def test_a_power_cut_after_a_sync_that_failed_loses_nothing(nursery, figures, at):
-    """What it should have put on the disk is lost, though every program still reads it."""
+def test_power_cut_after_a_failed_sync_loses_nothing(nursery, figures, at):
+    """The data it should have put on the disk is lost, though every program still reads it."""
     played = cut(nursery, [Fault("once", at, ("sync",))], 6, [nothing_kept, some_kept(3)])
     assert played.cuts > 40
     tell(figures, "after a sync that failed", played)
 
 
 @pytest.mark.full
-def test_a_power_cut_that_takes_any_suffix_of_what_was_not_synced_loses_nothing(nursery, figures):
+def test_power_cut_that_drops_any_suffix_of_unsynced_changes_loses_nothing(nursery, figures):
     played = cut(nursery, [], 1, None, resume_every=10)
     assert played.cuts > 400
     assert played.resumed > 40
@@ -145,7 +145,7 @@ def test_a_power_cut_that_takes_any_suffix_of_what_was_not_synced_loses_nothing(
 
 
 @pytest.mark.full
-def test_a_power_cut_at_every_change_loses_nothing(nursery, figures):
+def test_power_cut_at_every_change_loses_nothing(nursery, figures):
     keepings = [nothing_kept, *(some_kept(seed) for seed in range(8))]
     played = cut(nursery, [], 1, keepings, resume_every=10)
     assert played.cuts > 1_000
@@ -155,7 +155,7 @@ def test_a_power_cut_at_every_change_loses_nothing(nursery, figures):
 
 @pytest.mark.full
 @pytest.mark.parametrize("at", [*range(1, 20, 2), *range(20, 124, 8)])
-def test_a_power_cut_at_every_change_after_a_kill_loses_nothing(nursery, figures, at):
+def test_power_cut_at_every_change_after_a_kill_loses_nothing(nursery, figures, at):
     keepings = [nothing_kept, some_kept(at), some_kept(at + 1)]
     played = cut(nursery, [Fault("before", at, name="/runs")], 2, keepings)
     assert played.cuts > 150
@@ -163,7 +163,7 @@ def test_a_power_cut_at_every_change_after_a_kill_loses_nothing(nursery, figures
 
 
 @pytest.mark.full
-def test_a_story_has_so_many_syncs(nursery):
+def test_story_has_at_most_20_syncs(nursery):
     with memory_folder() as folder:
         story = Story(nursery, folder)
         story.live(Fault("once", SYNCS + 1, ("sync",)))
@@ -172,7 +172,7 @@ def test_a_story_has_so_many_syncs(nursery):
 
 @pytest.mark.full
 @pytest.mark.parametrize("at", range(1, SYNCS + 1))
-def test_a_power_cut_at_every_change_after_a_sync_that_failed_loses_nothing(nursery, figures, at):
+def test_power_cut_at_every_change_after_a_failed_sync_loses_nothing(nursery, figures, at):
     keepings = [nothing_kept, some_kept(at)]
     played = cut(nursery, [Fault("once", at, ("sync",))], 2, keepings)
     assert played.cuts > 100
@@ -180,14 +180,14 @@ def test_a_power_cut_at_every_change_after_a_sync_that_failed_loses_nothing(nurs
 
 
 @pytest.mark.full
-def test_a_power_cut_around_a_checkpoint_loses_nothing(nursery, figures):
+def test_power_cut_around_a_checkpoint_loses_nothing(nursery, figures):
     played = cut(nursery, [], 29, [nothing_kept, some_kept(3)], resume_every=20, size=4_500_000)
     assert played.cuts > 200
     tell(figures, "around a checkpoint", played)
 
 
-def test_the_disk_that_forgets_is_one():
-    """What the others believe in."""
+def test_simulated_disk_forgets_unsynced_changes():
+    """The other tests rely on this disk."""
     disk = Disk("/d")
     for kind, path, offset, data in [
         ("C", "/d/a", 0o600, b""), ("W", "/d/a", 0, b"old"), ("F", "/d/a", 0, b""), ("F", "/d", 0, b""),

@@ -1,4 +1,4 @@
-"""What is attacked through a workspace: a secret beside it, every call that takes a path, and all that must be as it was."""
+"""Targets of attacks through a workspace: a secret beside it, every call that takes a path, and all that must stay unchanged."""
 
 import os
 from pathlib import Path
