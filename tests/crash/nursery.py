@@ -47,7 +47,7 @@ class Nursery:
 
     def __init__(self, victim):
         self._folder = TemporaryDirectory(prefix="nursery-")
-        Path(self._folder.name, "dot").symlink_to(shutil.which("false"))  # nobody looks at the diagrams
+        Path(self._folder.name, "dot").symlink_to(shutil.which("false"))  # no test looks at the diagrams
         environment = {
             **preloaded(),
             "PYTHONPATH": f"{Path(dsa.__file__).parent.parent}:{FOLDER.parent}",
@@ -104,7 +104,7 @@ def _forked(live, order):
 
 
 def _lived(live, order, tell):
-    """Put the faults under the process, and live; nothing of the process that forks may go on here."""
+    """Arm the faults, and live; no code of the process that forks may run on here."""
     try:
         if "log" in order:
             log_calls(order["logged"], Path(order["log"]))
@@ -112,5 +112,5 @@ def _lived(live, order, tell):
         live(order, tell)
         seen, fired = calls_seen()
         tell({"seen": seen, "fired": fired})
-    except BaseException:  # noqa: BLE001  (it is told, and fails the test)
+    except BaseException:  # noqa: BLE001  (it is reported, and fails the test)
         tell({"broken": traceback.format_exc()})

@@ -26,7 +26,7 @@ class Story:
         self.order = {"size": 6_000, **order}
         self.lives, self.fired = 0, 0
         self.run, self.entries, self.decided = None, [], {}
-        self.onlooker = None  # a store that somebody has open all the time
+        self.onlooker = None  # a store that another reader has open all the time
 
     def live(self, fault=None, boundary=0):
         """Have a life, and judge it; return how it ended."""

@@ -1,6 +1,6 @@
 """Faults at every call by which the git store changes the disk: kill -9, torn writes, failing syncs, a full disk.
 
-Nothing that was acknowledged is lost, `git fsck` finds no fault, and the next process goes on. What a power cut leaves is test_git_power.py's;
+Nothing that was acknowledged is lost, `git fsck` finds no fault, and the next process continues. Power cuts are tested in test_git_power.py;
 here the system keeps what was written.
 """
 
@@ -38,7 +38,7 @@ def nursery():
 
 
 def lived_through(nursery, lives):
-    """Have a process with each fault, one after the other, on one repository; look at what they leave. Give how many fired."""
+    """Have a process with each fault, one after the other, on one repository; check what they leave. Return how many fired."""
     with memory_folder() as folder:
         repository = folder / NAME
         ended = [nursery.live(fault=fault, repository=str(repository), attempts=3) for fault in lives]
@@ -49,7 +49,7 @@ def lived_through(nursery, lives):
 
 
 def examine(repository, ended):
-    """Look at what is left as the next process would, and go on."""
+    """Check what is left as the next process would, and continue."""
     if repository.exists():
         require_clean(repository)
     store = GitArtifacts(repository, RUN, lock_patience_s=0)
@@ -68,7 +68,7 @@ def examine(repository, ended):
 
 
 def calls_of(nursery, fault):
-    """Count the calls of a process that nothing befalls."""
+    """Count the calls of a process without faults."""
     with memory_folder() as folder:
         ended = nursery.live(fault=attrs.evolve(fault, mode="never"), repository=str(folder / NAME), attempts=3)
     assert ended.last("rest") == "finished"

@@ -1,4 +1,4 @@
-"""A power cut after every change that the git store makes to the disk: what was acknowledged is there, and it goes on.
+"""A power cut after every change that the git store makes to the disk: what was acknowledged is there, and the next process continues.
 
 The calls are those of real processes, logged by the library of faults.c; what a cut may leave of them is said in power_cuts.py.
 """
@@ -23,7 +23,7 @@ def nursery():
 
 
 def examine(folder, told):
-    """Open what a cut has left, look, and go on."""
+    """Open what a cut has left, check it, and continue."""
     repository = folder / NAME
     if repository.exists():
         require_clean(repository)

@@ -1,7 +1,7 @@
 """Faults at every call by which the durable store changes the disk: kill -9, torn writes, failing syncs, a full disk.
 
 Nothing that was acknowledged is lost, no recorded result is executed again, what was in doubt is reported, every run finishes; what
-that means is in store_lives.py. What a power cut leaves is test_store_power.py's: here the system keeps what was written.
+that means is in store_lives.py. Power cuts are tested in test_store_power.py: here the system keeps what was written.
 """
 
 import os
@@ -37,8 +37,8 @@ GIVE = 6
 DISK_BYTES = 2**19
 CASES = pytest.mark.parametrize("kind", KINDS)
 AT_BOUNDARIES = "killed at a boundary of an effect"
-TAKEN_UP = "while a run is taken up again"
-IN_MEMORY = "killed at a store to shared memory"
+TAKEN_UP = "while a run is resumed"
+IN_MEMORY = "killed at a write to shared memory"
 AT_CHECKPOINT = "killed during a checkpoint"
 REALLY_FULL = "a disk that is really full"
 
@@ -64,7 +64,7 @@ def stories(nursery):
 
 
 def census(stories, kinds=CALLS):
-    """Count the calls and the boundaries of a life that nothing befalls."""
+    """Count the calls and the boundaries of a life without faults."""
     ended = next(stories).live(Fault(kinds=kinds))
     assert ended.last("rest") == "finished"
     return ended.last("seen"), ended.last("boundaries")
@@ -137,7 +137,7 @@ def test_kill_while_repeating_an_effect_in_doubt_is_reported_each_time(stories, 
     assert number == 2 * len(plan)
 
 
-# -- while a run is taken up again ------------------------------------------------------------------------------------
+# -- while a run is resumed -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.full
@@ -154,7 +154,7 @@ def test_fault_at_every_call_while_a_run_is_resumed_loses_nothing(stories, fired
 
 
 def random_lives(seed, seen, boundaries):
-    """Return two or three lives with a fault each: after the first they take up a run."""
+    """Return two or three lives with a fault each: those after the first resume a run."""
     chance = random.Random(seed)
 
     def life(calls):
@@ -198,7 +198,7 @@ def looked_on(story):
 
 
 def killed_in_memory(stories, chosen):
-    """Have stories with a kill at a store to shared memory; return how many fired."""
+    """Have stories with a kill at a write to shared memory; return how many fired."""
     number = 0
     for at, story in zip(chosen, stories, strict=False):
         with looked_on(story):
@@ -233,7 +233,7 @@ def test_kill_at_every_write_to_shared_memory_loses_nothing(stories, fired):
 
 
 def large(stories):
-    """Have the answer of one effect so large that the log is written back into the database while the run goes on."""
+    """Make the answer of one effect so large that the log is written back into the database during the run."""
     for story in stories:
         story.order["size"] = 4_500_000
         yield story

@@ -1,4 +1,4 @@
-"""A power cut after every call by which the durable store changes the disk: what was acknowledged is there, and the run goes on.
+"""A power cut after every call by which the durable store changes the disk: what was acknowledged is there, and the run continues.
 
 The calls are those of real processes, logged by the library of faults.c; what a cut may leave of them is said in power_cuts.py.
 """
@@ -29,7 +29,7 @@ def nursery():
 
 
 class Cuts:
-    """Plays the log of a story, cuts the power after each `every`-th change of the store and after what it says is durable, and looks at what is left."""
+    """Plays the log of a story, cuts the power after each `every`-th change of the store and after all that it reports as durable, and checks what is left."""
 
     def __init__(self, story, place, every, keepings, resume_every):
         self.story, self.place, self.disk = story, place, Disk(story.folder)

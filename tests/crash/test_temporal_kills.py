@@ -219,7 +219,7 @@ MOST_TRIES = 4
 
 
 async def stops_and_is_resumed(runs: dsa.Runs, run: dsa.RunHandle, folder: Path) -> None:
-    """Check that a run has stopped, in words, and goes on once the cause is gone."""
+    """Check that a run has stopped, with a reason, and continues once the cause is gone."""
     rest = await run.rest()
     assert (rest.kind, len((folder / "begun").read_text().split())) == ("stopped", MOST_TRIES)
     assert str(rest.failure).startswith("look (line ")

@@ -58,7 +58,7 @@ class Pair:
         os.waitpid(self.process.pid, os.WUNTRACED)
 
     def let_go_on(self):
-        """Let it go on; return what it says at its end."""
+        """Let it continue; return what it prints at its end."""
         self.process.send_signal(signal.SIGCONT)
         said, _ = self.process.communicate("\n", timeout=60)
         return said.strip()

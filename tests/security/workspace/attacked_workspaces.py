@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-SECRET = "the secret of somebody else"
+SECRET = "the secret of another user"
 
 
 def everything(folder):

@@ -18,7 +18,7 @@ from machines.coding.tools.workspace_boundary import Beneath
 
 
 def exchange():
-    """Return what makes two names change places at once; skip where there is none."""
+    """Return a function that exchanges two names in one step; skip where the system has none."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):
         pytest.skip("no renameat2")

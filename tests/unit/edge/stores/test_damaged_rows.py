@@ -65,7 +65,7 @@ def test_cut_off_end_of_any_length_is_noticed(after, stored):
 
 
 def shorten(store, entries, cut):
-    """Cut the end off, and say that there is no more."""
+    """Cut the end off, and change the end row so that it counts only the rest."""
     put(store, "entries", at(1, END), {"line": str(len(entries) - cut)})
     for key in entries[-cut:]:
         drop(store, "entries", key)

@@ -1,4 +1,4 @@
-"""The durable store's write-ahead log: it is always there, and written back while a run goes on."""
+"""The durable store's write-ahead log: it is always there, and written back during a run."""
 
 import sqlite3
 
