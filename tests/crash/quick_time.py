@@ -18,5 +18,5 @@ class _Policy(asyncio.DefaultEventLoopPolicy):
 
 
 def hurry():
-    """Have every event loop of this process be a quick one."""
+    """Make every event loop of this process a quick one."""
     asyncio.set_event_loop_policy(_Policy())

@@ -38,7 +38,7 @@ def nursery():
 
 
 def lived_through(nursery, lives):
-    """Have a process with each fault, one after the other, on one repository; check what they leave. Return how many fired."""
+    """Run a process with each fault, one after the other, on one repository; check what they leave. Return how many fired."""
     with memory_folder() as folder:
         repository = folder / NAME
         ended = [nursery.live(fault=fault, repository=str(repository), attempts=3) for fault in lives]
@@ -95,7 +95,7 @@ def test_fault_at_every_call_loses_nothing(nursery, fired, kind):
 
 
 def several(nursery, seeds):
-    """Have processes with faults one after the other on one repository; return how many faults were planned, and how many fired."""
+    """Run processes with faults one after the other on one repository; return how many faults were planned, and how many fired."""
     planned = number = 0
     for chance in map(random.Random, seeds):
         kinds = [fault for fault, _ in KINDS.values()]

@@ -43,7 +43,7 @@ def examine(folder, told):
 
 
 def cut(nursery, lives, every, keepings):
-    """Have the lives, then one without a fault; cut the power after each `every`-th change in each of the ways, and after what is acknowledged.
+    """Run the lives, then one without a fault; cut the power after each `every`-th change in each of the ways, and after what is acknowledged.
 
     Gives how many cuts were looked at. `keepings` None: every suffix of what was not synced is lost.
     """
@@ -56,7 +56,7 @@ def cut(nursery, lives, every, keepings):
             if call.kind == "M":
                 what, artifact_id = call.data.decode().split(" ")
                 told[what].append(artifact_id)
-                ways = [nothing_kept]  # before anything follows what was said to be durable
+                ways = [nothing_kept]  # before anything follows the reported record
             elif disk.follow(call) and disk.age % every == 0:
                 ways = keepings or [all_kept, *map(kept_up_to, disk.still_young())]
             else:

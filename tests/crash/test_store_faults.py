@@ -32,7 +32,7 @@ KINDS = {
     "the disk is full once": (Fault("once", **FULL), 70),
     "the disk is full from then on": (Fault("ever", **FULL), 70),
 }
-#: By how many calls two lives may differ: what is written tells the time, and may need a page more or less.
+#: By how many calls two lives may differ: the data contains times, and may need a page more or less.
 GIVE = 6
 DISK_BYTES = 2**19
 CASES = pytest.mark.parametrize("kind", KINDS)
@@ -71,7 +71,7 @@ def census(stories, kinds=CALLS):
 
 
 def lived_through(stories, plan):
-    """Have a story of each list of lives, and what it takes to finish; return how many faults fired."""
+    """Run a story for each list of lives, to its end; return how many faults fired."""
     number = 0
     for planned, story in zip(plan, stories, strict=False):
         for life in planned:
@@ -167,7 +167,7 @@ def random_lives(seed, seen, boundaries):
 
 
 def disturbed_again_and_again(stories, seeds):
-    """Have a story of random lives for each seed; return how many faults were planned, and how many fired."""
+    """Run a story of random lives for each seed; return how many faults were planned, and how many fired."""
     numbers = census(stories)
     plan = [random_lives(seed, *numbers) for seed in seeds]
     return sum(map(len, plan)), lived_through(stories, plan)
@@ -191,14 +191,14 @@ def test_many_faults_while_a_run_is_resumed_lose_nothing(stories, fired):
 
 @contextmanager
 def looked_on(story):
-    """Have another reader keep the file open, so that shared memory survives when its writer is killed."""
+    """Let another reader keep the file open, so that shared memory survives when its writer is killed."""
     with SqliteStore(story.root / "ledger.db") as story.onlooker:
         story.onlooker.runs()
         yield
 
 
 def killed_in_memory(stories, chosen):
-    """Have stories with a kill at a write to shared memory; return how many fired."""
+    """Run stories with a kill at a write to shared memory; return how many fired."""
     number = 0
     for at, story in zip(chosen, stories, strict=False):
         with looked_on(story):
@@ -270,7 +270,7 @@ def small_disk(tmp_path):
 
 
 def filled_up(stories, disk, spaces):
-    """Have stories on a disk with only these bytes left, which is cleared after their first life; return how many found it full."""
+    """Run stories on a disk with only these bytes left, which is cleared after their first life; return how many found it full."""
     found_full = 0
     for space, story in zip(spaces, stories, strict=False):
         story.root, ballast = disk / "runs", disk / "ballast"

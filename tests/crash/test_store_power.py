@@ -34,7 +34,7 @@ class Cuts:
     def __init__(self, story, place, every, keepings, resume_every):
         self.story, self.place, self.disk = story, place, Disk(story.folder)
         self.every, self.keepings, self.resume_every = every, keepings, resume_every
-        self.said = {}  # by life, what it was told is durable
+        self.said = {}  # by life, the entries that it reported as durable
         self.ages = []  # of the changes of the store
         self.cuts = self.resumed = 0
 
@@ -45,7 +45,7 @@ class Cuts:
                 life, line = call.data.decode().split(" ", 1)
                 self.said.setdefault(life, []).append(line)
             elif is_news:
-                self._cut(nothing_kept)  # before anything follows what was said to be durable
+                self._cut(nothing_kept)  # before anything follows the reported entry
             is_news = call.kind == "M"
             if self.disk.follow(call) and ("ledger.db" in call.path or call.path == str(self.story.root)):
                 self.ages.append(self.disk.age)
@@ -67,7 +67,7 @@ class Cuts:
         for shared in image.rglob("*-shm"):
             shared.write_bytes(random.Random(self.cuts).randbytes(shared.stat().st_size))
         performed = self.disk.find(self.story.performed)
-        if performed is not None:  # what was done in the world is done
+        if performed is not None:  # effects in the world are not undone
             (image / "performed.txt").write_bytes(performed.left(all_kept))
         self._look(image)
         if self.cuts % self.resume_every == 0:
@@ -95,7 +95,7 @@ class Cuts:
 
 
 def cut(nursery, lives, every, keepings, *, resume_every=25, **order):
-    """Have a story, cut the power at each `every`-th change in each of the ways (None: every suffix is lost); return the cuts."""
+    """Run a story, cut the power at each `every`-th change in each of the ways (None: every suffix is lost); return the cuts."""
     with memory_folder() as folder, memory_folder() as place:
         story = Story(nursery, folder, log=str(place / "log"), logged=str(folder), **order)
         for fault in lives:

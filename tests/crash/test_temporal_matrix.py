@@ -136,7 +136,7 @@ def check(run: Run, begun: Counter[str]) -> None:
 
 @attrs.frozen
 class Outcome:
-    """What happened: the number of boundaries, of workers that were killed, and of effects that were performed again."""
+    """The number of boundaries, of workers that were killed, and of effects that were performed again."""
 
     boundaries: int
     losses: int

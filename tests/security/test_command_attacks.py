@@ -77,7 +77,7 @@ def test_pip_only_installs_wheels_of_packages_by_name(argv, tmp_path):
     assert fault(argv, Rules(pip=True), tmp_path) != ""
 
 
-#: Attacks whose end depends on who makes them: on rights, on what is counted for each user, on whom signals reach.
+#: Attacks whose end depends on the user: on rights, on limits for each user, on the processes that signals reach.
 OF_A_USER = ("a script", "a daemon", "fills the disk", "memory", "processes and threads", "kills all it can", "in the place of what is protected")  # fmt: skip
 
 

@@ -27,7 +27,7 @@ def exchange():
 
 @pytest.fixture
 def swapping(places):
-    """Have another process make a folder and a link to the folder outside change places, over and over."""
+    """Let another process exchange a folder and a link to the folder outside, over and over."""
     (places / "folder").mkdir()
     (places / "folder" / "secret").write_text("inside")
     (places / "other").symlink_to(places.parent / "outside")
@@ -101,7 +101,7 @@ def test_folder_swapped_for_a_link_after_planning_is_refused(workspace, places, 
 
 
 def swapped_for_a_link(path, target):
-    """Put a link where a folder or file is."""
+    """Replace a folder or file by a link."""
     path.rename(path.with_name(f"{path.name} as it was"))
     path.symlink_to(target)
 

@@ -108,7 +108,7 @@ ODD = {
 @each_row("effect", ["fetch", "log"])
 def test_misbehaving_policy_stops_the_run_with_a_reason(effect, result, said):
     if effect == "log" and said.startswith(("must be an object", "answered")):
-        return  # what an effect without answers gives is recorded, not read
+        return  # the result of an effect without answers is recorded, not read
     rest = driven(errand(**{effect: doing(result, result, result)}))
     assert (rest.kind, rest.failure.what) == ("stopped", effect)
     assert said in rest.failure.message

@@ -90,7 +90,7 @@ class Agency:
             await asyncio.sleep(0)
 
     async def planned(self, action, context):
-        """Look at two places at once, pay, and say so."""
+        """Look at two places at once, pay, and report it."""
         calls = [context.call(Action("look", {"city": city})) for city in ("Amsterdam", "Rome")]
         places = await asyncio.gather(*calls)
         (paid,) = await context.call(Action("pay", {"amount": 5}))
@@ -249,7 +249,7 @@ def test_repeatable_call_is_made_again():
     assert (agency.made["pay"], agency.made["look Rome"]) == (2, 1)
 
 
-# -- what may go wrong ------------------------------------------------------------------------------------------------------
+# -- faults -----------------------------------------------------------------------------------------------------------------
 
 
 def test_changed_policy_is_refused_and_no_call_is_made_or_recorded():

@@ -149,7 +149,7 @@ def test_invalid_record_is_reported_with_its_commit(repository, message, told):
 
 
 def failing(name, number, fault):
-    """Have the n-th call of a name fail, and each after it."""
+    """Make the n-th call of a name fail, and each after it."""
     counted = [0]
 
     def handle(called, arguments, perform):

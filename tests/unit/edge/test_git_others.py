@@ -138,7 +138,7 @@ def test_endless_gc_is_reported(repository):
     assert GitArtifacts(repository, RUN).store(attempt(1)) == GitArtifacts(repository, RUN).store(attempt(1))
 
 
-# -- others who write -------------------------------------------------------------------------------------------------
+# -- other writers ----------------------------------------------------------------------------------------------------
 
 
 def test_two_handles_see_the_records_of_each_other(repository):
@@ -273,7 +273,7 @@ def test_threads_can_share_a_handle(repository):
 
 def test_many_runs_in_one_process_keep_no_file_open(repository):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    gc.collect()  # what other tests have left over is not ours
+    gc.collect()  # leftovers of other tests do not count
     already = open_files()
     resource.setrlimit(resource.RLIMIT_NOFILE, (already + 16, hard))
     try:

@@ -15,7 +15,7 @@ def repository():
         yield folder / "artifacts.git"
 
 
-# -- what git shows ---------------------------------------------------------------------------------------------------
+# -- output of git ----------------------------------------------------------------------------------------------------
 
 
 def test_record_is_a_commit_that_git_log_shows(repository):

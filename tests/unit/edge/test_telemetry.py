@@ -107,9 +107,7 @@ def test_refusal_of_the_collector_is_reported(monkeypatch):
     with collector() as (collected, address):
         collected.status = 403
         (told,) = trace(monkeypatch, address, FIRST)
-    assert told.startswith(
-        "1 of 1 spans were not delivered: "
-    )  # what the exporter says of it differs from time to time
+    assert told.startswith("1 of 1 spans were not delivered: ")  # the exporter's reason varies
 
 
 def test_spans_ended_by_an_error_carry_it():

@@ -34,7 +34,7 @@ def raising(error):
 
 @pytest.fixture(autouse=True)
 def own_threads(monkeypatch):
-    """Have calls made by threads of this test alone: in a process that has run other tests, some may hang, or end, at any time."""
+    """Let only threads of this test make calls: in a process that has run other tests, some may hang, or end, at any time."""
     own = type("OwnCallerThread", (CallerThread,), {"_idle": [], "_lock": threading.Lock()})
     monkeypatch.setattr(event_loop, "CallerThread", own)
 

@@ -48,7 +48,7 @@ def test_connection_lost_in_the_middle_is_an_interruption(end):
         got, error = chunks(address, retries=3)
     assert got == HELLO[:1]
     assert error.reason == "interrupted"
-    assert len(requests) == 1  # what was said is not said again
+    assert len(requests) == 1  # no retry after the first chunk
 
 
 @pytest.mark.parametrize("end", [DROP, RESET])

@@ -176,7 +176,7 @@ print(json.dumps([[rung.fault, sorted(rung.features), rung.notes] for rung in fo
 
 
 def found_with(tmp_path, old, new):
-    """Each rung, and the sandbox for commands, with another filter."""
+    """Return the probes of each rung, and of the sandbox for commands, with another filter."""
     inside = tmp_path / "inside"
     shutil.copytree(rungs.INSIDE, inside)
     text = (inside / "seccomp.py").read_text()
@@ -234,7 +234,7 @@ def test_pair_of_datagram_sockets_is_detected_where_the_network_is_shared(tmp_pa
 
 
 def test_rungs_promise_less_and_commands_are_refused_without_a_filter(tmp_path):
-    """As on an architecture whose numbers are not known."""
+    """The filter is missing on an architecture whose numbers are not known."""
     found = here(found_with(tmp_path, "machine = os.uname().machine\n    if", 'machine = "riscv64"\n    if'))
     assert len(found) >= 2
     why = "system calls are not filtered: their numbers are known for x86_64, aarch64 (64 bits), not for riscv64"

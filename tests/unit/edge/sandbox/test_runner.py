@@ -18,7 +18,7 @@ def program(body):
 
 @pytest.fixture(params=RUNGS)
 def rung(request):
-    """Each rung that this machine has."""
+    """Return each rung that this machine has."""
     if probe(request.param).fault:
         pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{request.param}': {probe(request.param).fault}")
     return Confinement(rung=request.param)

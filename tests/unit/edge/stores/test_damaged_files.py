@@ -107,7 +107,7 @@ def test_every_changed_log_of_a_crash_leaves_a_beginning(folder, crashed, part):
     assert {0, 1, 3} == set(lengths_left(folder / "copy.db", crashed, places, random.Random(part)))
 
 
-# -- what cannot be noticed ------------------------------------------------------------------------------------------------
+# -- unnoticeable changes --------------------------------------------------------------------------------------------------
 
 
 def test_older_copy_of_the_file_is_accepted(tmp_path):

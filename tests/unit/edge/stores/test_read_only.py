@@ -46,7 +46,7 @@ def require_all_of_it(store):
 
 
 def without_index(path):
-    """Have SQLite neither find an index of the log nor make one."""
+    """Prevent SQLite from finding an index of the log, and from making one."""
     index = path.with_name("ledger.db-shm")
     index.unlink(missing_ok=True)
     index.symlink_to("nowhere")
@@ -114,7 +114,7 @@ def test_other_files_cannot_be_opened_for_reading(tmp_path):
 
 @pytest.mark.parametrize("index", ["as it was left", "gone"])
 def test_read_only_folder_shows_every_commit_of_a_killed_writer(killed, index):
-    """As another user, for root may write everywhere; the store is opened as usual."""
+    """The reader is another user, because root may write everywhere; it opens the store as usual."""
     if index == "gone":
         killed.with_name("ledger.db-shm").unlink()
     for path in (killed.parent, *killed.parent.rglob("*")):

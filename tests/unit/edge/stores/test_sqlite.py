@@ -91,7 +91,7 @@ def test_stalled_process_whose_run_was_taken_over_cannot_write(path, child):
 
 
 def test_writer_unsure_of_its_last_commit_does_not_overwrite_it(path):
-    """As after Ctrl-C between the commit and the update of the values in memory."""
+    """This happens after Ctrl-C between the commit and the update of the values in memory."""
     with SqliteStore(path) as store:
         journal, _ = store.hold("r1")
         interrupted = copy(journal)
@@ -243,8 +243,8 @@ def test_file_grows_with_new_text_and_not_with_repetitions(tmp_path):
         return path.stat().st_size
 
     few, many = size(tmp_path / "few.db", range(100, 200)), size(tmp_path / "many.db", range(100, 500))
-    assert many < 9 * few  # what is said is 9 times as much
-    assert size(tmp_path / "same.db", [1_000] * 1_000) < 400_000  # 13 MB were they kept each time
+    assert many < 9 * few  # 9 times as much text
+    assert size(tmp_path / "same.db", [1_000] * 1_000) < 400_000  # 13 MB if each were stored again
 
 
 def test_copied_store_can_be_held(tmp_path, path):
