@@ -1,6 +1,6 @@
 """One of several processes that run many runs in one folder, or that remove one; started by test_door_processes.py.
 
-Takes `start FOLDER NUMBER`, or `remove FOLDER RUN BOUNDARY`: it kills itself with SIGKILL before the so-manieth change of the disk.
+Takes `start FOLDER NUMBER`, or `remove FOLDER RUN BOUNDARY`: it kills itself with SIGKILL before the step with that number.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ BINDINGS = dsa.Bindings({"fetch": fetch})
 
 
 async def start(folder, number):
-    """Start so many runs in one loop, and say which have finished."""
+    """Start a number of runs in one loop, and print which have finished."""
     machine = dsa.loads(DOCUMENT)
     async with dsa.open_runs(folder) as runs:
         begun = [await runs.start(machine, {"number": each}, bindings=BINDINGS) for each in range(number)]

@@ -23,7 +23,7 @@ from dsa.semantics import Occurrence
 
 
 class Crowd:
-    """Policies that count, and let nobody on before all runs are in the effect `price`."""
+    """Policies that count, and hold every run in the effect `price` until all runs are in it."""
 
     def __init__(self, size):
         self.size, self.times = size, Counter()
@@ -57,7 +57,7 @@ async def drive(runs, name, crowd):
 
 
 async def drive_all(root, size):
-    """Drive all of them, and say what it took."""
+    """Drive all of them, and return what it took."""
     crowd, memory_kb = Crowd(size), _memory_kb()
     async with dsa.open_runs(root) as runs:
         began = time.perf_counter()

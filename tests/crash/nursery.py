@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parent
 
 @attrs.frozen
 class Ended:
-    """A life that has ended: what it told, in order, and whether it was killed."""
+    """A life that has ended: its messages, in order, and whether it was killed."""
 
     told: list
     killed: bool
@@ -38,7 +38,7 @@ class Ended:
 
     @property
     def fired(self):
-        """Whether what was to go wrong did."""
+        """Return whether the planned fault happened."""
         return self.killed or bool(self.last("fired"))
 
 
@@ -47,7 +47,7 @@ class Nursery:
 
     def __init__(self, victim):
         self._folder = TemporaryDirectory(prefix="nursery-")
-        Path(self._folder.name, "dot").symlink_to(shutil.which("false"))  # nobody looks at the diagrams
+        Path(self._folder.name, "dot").symlink_to(shutil.which("false"))  # no test looks at the diagrams
         environment = {
             **preloaded(),
             "PYTHONPATH": f"{Path(dsa.__file__).parent.parent}:{FOLDER.parent}",
@@ -58,7 +58,7 @@ class Nursery:
         )
 
     def live(self, *, fault=None, **order):
-        """Have one life; return what became of it. It ends well, unless it is to be killed."""
+        """Run one life; return how it ended. It ends well, unless it is to be killed."""
         fault = fault or Fault()
         self._process.stdin.write(json.dumps({**order, "fault": attrs.asdict(fault)}) + "\n")
         self._process.stdin.flush()
@@ -85,7 +85,7 @@ class Nursery:
 
 
 def answer_orders(live):
-    """Have a life for each order, `live(order, tell)` in a process of its own; what it tells is heard however it ends."""
+    """Run a life for each order, `live(order, tell)` in its own process; its messages arrive however it ends."""
     for line in sys.stdin:
         print(json.dumps(_forked(live, json.loads(line))), flush=True)
 
@@ -104,7 +104,7 @@ def _forked(live, order):
 
 
 def _lived(live, order, tell):
-    """Put the faults under the process, and live; nothing of the process that forks may go on here."""
+    """Arm the faults, and live; no code of the process that forks may run on here."""
     try:
         if "log" in order:
             log_calls(order["logged"], Path(order["log"]))
@@ -112,5 +112,5 @@ def _lived(live, order, tell):
         live(order, tell)
         seen, fired = calls_seen()
         tell({"seen": seen, "fired": fired})
-    except BaseException:  # noqa: BLE001  (it is told, and fails the test)
+    except BaseException:  # noqa: BLE001  (it is reported, and fails the test)
         tell({"broken": traceback.format_exc()})

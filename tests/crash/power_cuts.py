@@ -74,7 +74,7 @@ class Disk:
         return node
 
     def follow(self, call):
-        """Take the next call of the log; tell whether it was about something that has a name here."""
+        """Take the next call of the log; return whether it was about something that has a name here."""
         path = Path(call.path)
         if not path.is_relative_to(self.root):
             return False
@@ -125,7 +125,7 @@ class Disk:
 
 
 def nothing_kept(_):
-    """Of what was not synced nothing is there."""
+    """Nothing that was not synced is there."""
     return 0
 
 
@@ -141,5 +141,5 @@ def some_kept(seed):
 
 
 def kept_up_to(oldest_lost):
-    """What is as young as this, or younger, is not there."""
+    """Changes as young as this one, or younger, are not there."""
     return lambda age: age < oldest_lost

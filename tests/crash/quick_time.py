@@ -1,4 +1,4 @@
-"""An event loop in which whoever waits for some time waits for a hundredth of it: what is tested is not how long.
+"""An event loop in which every wait takes a hundredth of its time: the tests are not about how long it is.
 
 Programs that tests start say `hurry()` before they run a loop.
 """
@@ -18,5 +18,5 @@ class _Policy(asyncio.DefaultEventLoopPolicy):
 
 
 def hurry():
-    """Have every event loop of this process be a quick one."""
+    """Make every event loop of this process a quick one."""
     asyncio.set_event_loop_policy(_Policy())

@@ -26,10 +26,10 @@ class Story:
         self.order = {"size": 6_000, **order}
         self.lives, self.fired = 0, 0
         self.run, self.entries, self.decided = None, [], {}
-        self.onlooker = None  # a store that somebody has open all the time
+        self.onlooker = None  # a store that another reader has open all the time
 
     def live(self, fault=None, boundary=0):
-        """Have a life, and judge it; return how it ended."""
+        """Run a life, and judge it; return how it ended."""
         self.lives += 1
         order = {
             **self.order,
@@ -79,7 +79,7 @@ class Story:
             assert handling == self.decided.get(key, parcels.HANDLED[intents.effect(key)]), key
 
     def _judge_the_whole(self):
-        """Each time an effect happened there is a result of it, or it was reported that it may happen again."""
+        """Each time an effect happened, there is a result of it, or a report that it may happen again."""
         happened, recorded = times(parcels.performed(self.performed)), results(self.entries)
         again = Counter(key for key, handling in doubts(self.entries) if handling == "retry")
         for intent in (entry for entry in self.entries if isinstance(entry, EffectEntry)):

@@ -1,6 +1,6 @@
 """Faults at every call by which the git store changes the disk: kill -9, torn writes, failing syncs, a full disk.
 
-Nothing that was acknowledged is lost, `git fsck` finds no fault, and the next process goes on. What a power cut leaves is test_git_power.py's;
+Nothing that was acknowledged is lost, `git fsck` finds no fault, and the next process continues. Power cuts are tested in test_git_power.py;
 here the system keeps what was written.
 """
 
@@ -38,7 +38,7 @@ def nursery():
 
 
 def lived_through(nursery, lives):
-    """Have a process with each fault, one after the other, on one repository; look at what they leave. Give how many fired."""
+    """Run a process with each fault, one after the other, on one repository; check what they leave. Return how many fired."""
     with memory_folder() as folder:
         repository = folder / NAME
         ended = [nursery.live(fault=fault, repository=str(repository), attempts=3) for fault in lives]
@@ -49,7 +49,7 @@ def lived_through(nursery, lives):
 
 
 def examine(repository, ended):
-    """Look at what is left as the next process would, and go on."""
+    """Check what is left as the next process would, and continue."""
     if repository.exists():
         require_clean(repository)
     store = GitArtifacts(repository, RUN, lock_patience_s=0)
@@ -68,7 +68,7 @@ def examine(repository, ended):
 
 
 def calls_of(nursery, fault):
-    """Count the calls of a process that nothing befalls."""
+    """Count the calls of a process without faults."""
     with memory_folder() as folder:
         ended = nursery.live(fault=attrs.evolve(fault, mode="never"), repository=str(folder / NAME), attempts=3)
     assert ended.last("rest") == "finished"
@@ -76,7 +76,7 @@ def calls_of(nursery, fault):
 
 
 @CASES
-def test_a_fault_at_some_calls_loses_nothing(nursery, fired, kind):
+def test_fault_at_some_calls_loses_nothing(nursery, fired, kind):
     fault, _ = KINDS[kind]
     plan = [[attrs.evolve(fault, at=at)] for at in range(2, calls_of(nursery, fault) + 1, 23)]
     number = sum(lived_through(nursery, lives) for lives in plan)
@@ -86,7 +86,7 @@ def test_a_fault_at_some_calls_loses_nothing(nursery, fired, kind):
 
 @CASES
 @pytest.mark.full
-def test_a_fault_at_every_call_loses_nothing(nursery, fired, kind):
+def test_fault_at_every_call_loses_nothing(nursery, fired, kind):
     fault, at_least = KINDS[kind]
     calls = calls_of(nursery, fault)
     number = sum(lived_through(nursery, [attrs.evolve(fault, at=at)]) for at in range(1, calls + 1))
@@ -95,7 +95,7 @@ def test_a_fault_at_every_call_loses_nothing(nursery, fired, kind):
 
 
 def several(nursery, seeds):
-    """Have processes with faults one after the other on one repository; return how many faults were planned, and how many fired."""
+    """Run processes with faults one after the other on one repository; return how many faults were planned, and how many fired."""
     planned = number = 0
     for chance in map(random.Random, seeds):
         kinds = [fault for fault, _ in KINDS.values()]
@@ -104,14 +104,14 @@ def several(nursery, seeds):
     return planned, number
 
 
-def test_faults_while_it_goes_on_after_a_fault_lose_nothing(nursery, fired):
+def test_several_faults_in_a_row_lose_nothing(nursery, fired):
     planned, number = several(nursery, range(10))
     fired("git: while it goes on after a fault", planned, number)
     assert number > 15
 
 
 @pytest.mark.full
-def test_many_faults_one_after_the_other_lose_nothing(nursery, fired):
+def test_many_faults_in_a_row_lose_nothing(nursery, fired):
     planned, number = several(nursery, range(1_000, 1_120))
     fired("git: while it goes on after a fault", planned, number)
     assert number > 200
@@ -130,7 +130,7 @@ for number in range(1, 100_000):
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(20))
-def test_a_kill_from_outside_at_any_moment_loses_nothing(fired, seed):
+def test_kill_from_outside_at_any_moment_loses_nothing(fired, seed):
     chosen = random.Random(seed)
     with memory_folder() as folder:
         command = [sys.executable, "-c", ENDLESS, folder / NAME]

@@ -1,4 +1,4 @@
-"""A power cut after every change that the git store makes to the disk: what was acknowledged is there, and it goes on.
+"""A power cut after every change that the git store makes to the disk: what was acknowledged is there, and the next process continues.
 
 The calls are those of real processes, logged by the library of faults.c; what a cut may leave of them is said in power_cuts.py.
 """
@@ -23,7 +23,7 @@ def nursery():
 
 
 def examine(folder, told):
-    """Open what a cut has left, look, and go on."""
+    """Open what a cut has left, check it, and continue."""
     repository = folder / NAME
     if repository.exists():
         require_clean(repository)
@@ -43,7 +43,7 @@ def examine(folder, told):
 
 
 def cut(nursery, lives, every, keepings):
-    """Have the lives, then one without a fault; cut the power after each `every`-th change in each of the ways, and after what is acknowledged.
+    """Run the lives, then one without a fault; cut the power after each `every`-th change in each of the ways, and after what is acknowledged.
 
     Gives how many cuts were looked at. `keepings` None: every suffix of what was not synced is lost.
     """
@@ -56,7 +56,7 @@ def cut(nursery, lives, every, keepings):
             if call.kind == "M":
                 what, artifact_id = call.data.decode().split(" ")
                 told[what].append(artifact_id)
-                ways = [nothing_kept]  # before anything follows what was said to be durable
+                ways = [nothing_kept]  # before anything follows the reported record
             elif disk.follow(call) and disk.age % every == 0:
                 ways = keepings or [all_kept, *map(kept_up_to, disk.still_young())]
             else:
@@ -71,7 +71,7 @@ def cut(nursery, lives, every, keepings):
     return cuts
 
 
-def test_a_power_cut_after_some_changes_loses_nothing(nursery, figures):
+def test_power_cut_after_some_changes_loses_nothing(nursery, figures):
     cuts = cut(nursery, [], 6, [nothing_kept, some_kept(1)])
     assert cuts > 30
     figures("power cuts", "git: at some changes", images=cuts)
@@ -86,22 +86,22 @@ def test_a_power_cut_after_some_changes_loses_nothing(nursery, figures):
         pytest.param(Fault("once", 20, ("sync",), name=NAME), id="could not sync"),
     ],
 )
-def test_a_power_cut_after_a_fault_loses_nothing(nursery, figures, fault):
-    """What the process has left is there for the next one, which must not build on it before it is on the disk."""
+def test_power_cut_after_a_fault_loses_nothing(nursery, figures, fault):
+    """The next process sees what this one has left, and must not build on it before it is on the disk."""
     cuts = cut(nursery, [fault], 9, [nothing_kept])
     assert cuts > 10
     figures("power cuts", "git: after a fault", images=cuts)
 
 
 @pytest.mark.full
-def test_a_power_cut_after_every_change_loses_nothing(nursery, figures):
+def test_power_cut_after_every_change_loses_nothing(nursery, figures):
     cuts = cut(nursery, [], 1, [nothing_kept, *(some_kept(seed) for seed in range(4))])
     assert cuts > 500
     figures("power cuts", "git: at every change, with parts lost", images=cuts)
 
 
 @pytest.mark.full
-def test_a_power_cut_that_takes_any_suffix_of_what_was_not_synced_loses_nothing(nursery, figures):
+def test_power_cut_that_drops_any_suffix_of_unsynced_changes_loses_nothing(nursery, figures):
     cuts = cut(nursery, [], 1, None)
     assert cuts > 400
     figures("power cuts", "git: every suffix of what was not synced", images=cuts)
@@ -110,7 +110,7 @@ def test_a_power_cut_that_takes_any_suffix_of_what_was_not_synced_loses_nothing(
 @pytest.mark.full
 @pytest.mark.parametrize("mode", ["before", "once"])
 @pytest.mark.parametrize("at", range(1, 46, 4))
-def test_a_power_cut_after_every_change_after_a_fault_loses_nothing(nursery, figures, mode, at):
+def test_power_cut_after_every_change_following_a_fault_loses_nothing(nursery, figures, mode, at):
     cuts = cut(nursery, [Fault(mode, at, ("sync",), name="/there")], 6, [nothing_kept, some_kept(at)])
     assert cuts > 20
     figures("power cuts", "git: after a fault", images=cuts)

@@ -1,7 +1,7 @@
 """Faults at every call by which the durable store changes the disk: kill -9, torn writes, failing syncs, a full disk.
 
 Nothing that was acknowledged is lost, no recorded result is executed again, what was in doubt is reported, every run finishes; what
-that means is in store_lives.py. What a power cut leaves is test_store_power.py's: here the system keeps what was written.
+that means is in store_lives.py. Power cuts are tested in test_store_power.py: here the system keeps what was written.
 """
 
 import os
@@ -32,13 +32,13 @@ KINDS = {
     "the disk is full once": (Fault("once", **FULL), 70),
     "the disk is full from then on": (Fault("ever", **FULL), 70),
 }
-#: By how many calls two lives may differ: what is written tells the time, and may need a page more or less.
+#: By how many calls two lives may differ: the data contains times, and may need a page more or less.
 GIVE = 6
 DISK_BYTES = 2**19
 CASES = pytest.mark.parametrize("kind", KINDS)
 AT_BOUNDARIES = "killed at a boundary of an effect"
-TAKEN_UP = "while a run is taken up again"
-IN_MEMORY = "killed at a store to shared memory"
+TAKEN_UP = "while a run is resumed"
+IN_MEMORY = "killed at a write to shared memory"
 AT_CHECKPOINT = "killed during a checkpoint"
 REALLY_FULL = "a disk that is really full"
 
@@ -64,14 +64,14 @@ def stories(nursery):
 
 
 def census(stories, kinds=CALLS):
-    """Count the calls and the boundaries of a life that nothing befalls."""
+    """Count the calls and the boundaries of a life without faults."""
     ended = next(stories).live(Fault(kinds=kinds))
     assert ended.last("rest") == "finished"
     return ended.last("seen"), ended.last("boundaries")
 
 
 def lived_through(stories, plan):
-    """Have a story of each list of lives, and what it takes to finish; return how many faults fired."""
+    """Run a story for each list of lives, to its end; return how many faults fired."""
     number = 0
     for planned, story in zip(plan, stories, strict=False):
         for life in planned:
@@ -86,7 +86,7 @@ def at_calls(fault, chosen):
 
 
 @CASES
-def test_a_fault_at_some_calls_loses_nothing(stories, fired, kind):
+def test_fault_at_some_calls_loses_nothing(stories, fired, kind):
     fault, at_least = KINDS[kind]
     seen, _ = census(stories, fault.kinds)
     plan = at_calls(fault, range(random.Random(seen).randint(1, 6), seen - GIVE, max(2, at_least // 6)))
@@ -97,7 +97,7 @@ def test_a_fault_at_some_calls_loses_nothing(stories, fired, kind):
 
 @pytest.mark.full
 @CASES
-def test_a_fault_at_every_call_loses_nothing(stories, fired, kind):
+def test_fault_at_every_call_loses_nothing(stories, fired, kind):
     fault, at_least = KINDS[kind]
     seen, _ = census(stories, fault.kinds)
     number = lived_through(stories, at_calls(fault, range(1, seen + 1)))
@@ -105,14 +105,14 @@ def test_a_fault_at_every_call_loses_nothing(stories, fired, kind):
     assert number >= max(at_least, seen - GIVE)
 
 
-def test_so_many_faults_fire_at_every_call():
+def test_fault_kinds_require_more_than_500_faults_in_all():
     assert sum(at_least for _, at_least in KINDS.values()) > 500
 
 
 # -- at the boundaries of effects -------------------------------------------------------------------------------------
 
 
-def test_a_kill_at_some_boundaries_of_effects_loses_nothing(stories, fired):
+def test_kill_at_some_boundaries_of_effects_loses_nothing(stories, fired):
     _, boundaries = census(stories)
     plan = [[{"boundary": number}] for number in range(1, boundaries + 1, 4)]
     number = lived_through(stories, plan)
@@ -121,7 +121,7 @@ def test_a_kill_at_some_boundaries_of_effects_loses_nothing(stories, fired):
 
 
 @pytest.mark.full
-def test_a_kill_at_every_boundary_of_every_effect_loses_nothing(stories, fired):
+def test_kill_at_every_boundary_of_every_effect_loses_nothing(stories, fired):
     """Before it happens, after it happened, and after each entry that is acknowledged: the intent, the result, the next event."""
     _, boundaries = census(stories)
     number = lived_through(stories, [[{"boundary": number}] for number in range(1, boundaries + 1)])
@@ -129,19 +129,19 @@ def test_a_kill_at_every_boundary_of_every_effect_loses_nothing(stories, fired):
     assert number == boundaries > 45
 
 
-def test_a_kill_while_an_effect_in_doubt_is_performed_again_is_reported_each_time(stories, fired):
-    """The note that it is in doubt must be durable before it is performed, or nobody learns of the second time."""
+def test_kill_while_repeating_an_effect_in_doubt_is_reported_each_time(stories, fired):
+    """The note that it is in doubt must be durable before it is performed, or the second time is never reported."""
     plan = [[{"boundary": first}, {"boundary": second}] for first in (8, 11, 23) for second in (2, 3)]
     number = lived_through(stories, plan)
     fired(TAKEN_UP, 2 * len(plan), number)
     assert number == 2 * len(plan)
 
 
-# -- while a run is taken up again ------------------------------------------------------------------------------------
+# -- while a run is resumed -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.full
-def test_a_fault_at_every_call_while_a_run_is_taken_up_again_loses_nothing(stories, fired):
+def test_fault_at_every_call_while_a_run_is_resumed_loses_nothing(stories, fired):
     """Cut off with results that were not fed, with effects in doubt of each kind, and in the middle of a transaction."""
     planned = number = 0
     for first in [{"boundary": 8}, {"boundary": 23}, {"boundary": 31}, {"fault": Fault("torn", 60)}]:
@@ -154,7 +154,7 @@ def test_a_fault_at_every_call_while_a_run_is_taken_up_again_loses_nothing(stori
 
 
 def random_lives(seed, seen, boundaries):
-    """Return two or three lives with a fault each: after the first they take up a run."""
+    """Return two or three lives with a fault each: those after the first resume a run."""
     chance = random.Random(seed)
 
     def life(calls):
@@ -167,20 +167,20 @@ def random_lives(seed, seen, boundaries):
 
 
 def disturbed_again_and_again(stories, seeds):
-    """Have a story of random lives for each seed; return how many faults were planned, and how many fired."""
+    """Run a story of random lives for each seed; return how many faults were planned, and how many fired."""
     numbers = census(stories)
     plan = [random_lives(seed, *numbers) for seed in seeds]
     return sum(map(len, plan)), lived_through(stories, plan)
 
 
-def test_faults_while_a_run_is_taken_up_again_lose_nothing(stories, fired):
+def test_faults_while_a_run_is_resumed_lose_nothing(stories, fired):
     planned, number = disturbed_again_and_again(stories, range(14))
     fired(TAKEN_UP, planned, number)
     assert number > 20
 
 
 @pytest.mark.full
-def test_many_faults_while_a_run_is_taken_up_again_lose_nothing(stories, fired):
+def test_many_faults_while_a_run_is_resumed_lose_nothing(stories, fired):
     planned, number = disturbed_again_and_again(stories, range(1_000, 1_120))
     fired(TAKEN_UP, planned, number)
     assert number > 200
@@ -191,14 +191,14 @@ def test_many_faults_while_a_run_is_taken_up_again_lose_nothing(stories, fired):
 
 @contextmanager
 def looked_on(story):
-    """Have somebody else keep the file open and read it, so that shared memory lives on when its writer is killed."""
+    """Let another reader keep the file open, so that shared memory survives when its writer is killed."""
     with SqliteStore(story.root / "ledger.db") as story.onlooker:
         story.onlooker.runs()
         yield
 
 
 def killed_in_memory(stories, chosen):
-    """Have stories with a kill at a store to shared memory; return how many fired."""
+    """Run stories with a kill at a write to shared memory; return how many fired."""
     number = 0
     for at, story in zip(chosen, stories, strict=False):
         with looked_on(story):
@@ -213,7 +213,7 @@ def stores_seen(stories):
         return story.live(Fault(kinds=MEMORY)).last("seen")
 
 
-def test_a_kill_at_some_stores_to_shared_memory_loses_nothing(stories, fired):
+def test_kill_at_some_writes_to_shared_memory_loses_nothing(stories, fired):
     seen = stores_seen(stories)
     chosen = range(5, seen - 2 * GIVE, seen // 7)
     number = killed_in_memory(stories, chosen)
@@ -222,7 +222,7 @@ def test_a_kill_at_some_stores_to_shared_memory_loses_nothing(stories, fired):
 
 
 @pytest.mark.full
-def test_a_kill_at_every_store_to_shared_memory_loses_nothing(stories, fired):
+def test_kill_at_every_write_to_shared_memory_loses_nothing(stories, fired):
     seen = stores_seen(stories)
     number = killed_in_memory(stories, range(1, seen + 1))
     fired(IN_MEMORY, seen, number)
@@ -233,14 +233,14 @@ def test_a_kill_at_every_store_to_shared_memory_loses_nothing(stories, fired):
 
 
 def large(stories):
-    """Have the answer of one effect so large that the log is written back into the database while the run goes on."""
+    """Make the answer of one effect so large that the log is written back into the database during the run."""
     for story in stories:
         story.order["size"] = 4_500_000
         yield story
 
 
 @pytest.mark.full
-def test_a_kill_during_a_checkpoint_loses_nothing(stories, fired):
+def test_kill_during_a_checkpoint_loses_nothing(stories, fired):
     stories = large(stories)
     seen, _ = census(stories)
     assert seen > 3_000  # more than a thousand pages are written twice
@@ -270,7 +270,7 @@ def small_disk(tmp_path):
 
 
 def filled_up(stories, disk, spaces):
-    """Have stories on a disk with so many bytes left, which is cleared after their first life; return how many found it full."""
+    """Run stories on a disk with only these bytes left, which is cleared after their first life; return how many found it full."""
     found_full = 0
     for space, story in zip(spaces, stories, strict=False):
         story.root, ballast = disk / "runs", disk / "ballast"
@@ -285,7 +285,7 @@ def filled_up(stories, disk, spaces):
     return found_full
 
 
-def test_a_run_goes_on_when_a_full_disk_has_space_again(stories, small_disk, fired):
+def test_run_continues_when_a_full_disk_has_space_again(stories, small_disk, fired):
     spaces = range(20_480, 180_000, 24_576)
     number = filled_up(stories, small_disk, spaces)
     fired(REALLY_FULL, len(spaces), number)
@@ -293,7 +293,7 @@ def test_a_run_goes_on_when_a_full_disk_has_space_again(stories, small_disk, fir
 
 
 @pytest.mark.full
-def test_a_run_goes_on_wherever_a_full_disk_stopped_it(stories, small_disk, fired):
+def test_run_continues_wherever_a_full_disk_stopped_it(stories, small_disk, fired):
     spaces = range(4_096, 270_000, 4_096)
     number = filled_up(stories, small_disk, spaces)
     fired(REALLY_FULL, len(spaces), number)

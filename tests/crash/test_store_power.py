@@ -1,4 +1,4 @@
-"""A power cut after every call by which the durable store changes the disk: what was acknowledged is there, and the run goes on.
+"""A power cut after every call by which the durable store changes the disk: what was acknowledged is there, and the run continues.
 
 The calls are those of real processes, logged by the library of faults.c; what a cut may leave of them is said in power_cuts.py.
 """
@@ -18,7 +18,7 @@ from store_lives import Story
 from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runtime.ledger import EffectEntry, dump_line
 
-#: How many syncs a story of no faults has.
+#: The number of syncs in a story without faults.
 SYNCS = 20
 
 
@@ -29,12 +29,12 @@ def nursery():
 
 
 class Cuts:
-    """Plays the log of a story, cuts the power after each `every`-th change of the store and after what it says is durable, and looks at what is left."""
+    """Plays the log of a story, cuts the power after each `every`-th change of the store and after all that it reports as durable, and checks what is left."""
 
     def __init__(self, story, place, every, keepings, resume_every):
         self.story, self.place, self.disk = story, place, Disk(story.folder)
         self.every, self.keepings, self.resume_every = every, keepings, resume_every
-        self.said = {}  # by life, what it was told is durable
+        self.said = {}  # by life, the entries that it reported as durable
         self.ages = []  # of the changes of the store
         self.cuts = self.resumed = 0
 
@@ -45,7 +45,7 @@ class Cuts:
                 life, line = call.data.decode().split(" ", 1)
                 self.said.setdefault(life, []).append(line)
             elif is_news:
-                self._cut(nothing_kept)  # before anything follows what was said to be durable
+                self._cut(nothing_kept)  # before anything follows the reported entry
             is_news = call.kind == "M"
             if self.disk.follow(call) and ("ledger.db" in call.path or call.path == str(self.story.root)):
                 self.ages.append(self.disk.age)
@@ -67,7 +67,7 @@ class Cuts:
         for shared in image.rglob("*-shm"):
             shared.write_bytes(random.Random(self.cuts).randbytes(shared.stat().st_size))
         performed = self.disk.find(self.story.performed)
-        if performed is not None:  # what was done in the world is done
+        if performed is not None:  # effects in the world are not undone
             (image / "performed.txt").write_bytes(performed.left(all_kept))
         self._look(image)
         if self.cuts % self.resume_every == 0:
@@ -95,7 +95,7 @@ class Cuts:
 
 
 def cut(nursery, lives, every, keepings, *, resume_every=25, **order):
-    """Have a story, cut the power at each `every`-th change in each of the ways (None: every suffix is lost); return the cuts."""
+    """Run a story, cut the power at each `every`-th change in each of the ways (None: every suffix is lost); return the cuts."""
     with memory_folder() as folder, memory_folder() as place:
         story = Story(nursery, folder, log=str(place / "log"), logged=str(folder), **order)
         for fault in lives:
@@ -108,36 +108,36 @@ def tell(figures, what, played):
     figures("power cuts", f"store: {what}", images=played.cuts, resumed=played.resumed)
 
 
-def test_a_power_cut_at_some_changes_loses_nothing(nursery, figures):
+def test_power_cut_at_some_changes_loses_nothing(nursery, figures):
     played = cut(nursery, [], 6, [nothing_kept, all_kept, some_kept(1)])
     assert played.cuts > 50
     assert played.resumed >= 2
     tell(figures, "at some changes", played)
 
 
-def test_a_power_cut_after_a_kill_loses_nothing(nursery, figures):
-    """What a killed process wrote and never synced is there for the next one, which must not build on it before it is durable."""
+def test_power_cut_after_a_kill_loses_nothing(nursery, figures):
+    """The next process sees data that a killed one wrote and never synced; it must not build on the data before it is durable."""
     played = cut(nursery, [Fault("before", 90)], 9, [nothing_kept, some_kept(2)])
     assert played.cuts > 30
     tell(figures, "after a kill", played)
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
-def test_a_power_cut_after_a_kill_at_the_beginning_loses_nothing(nursery, at):
+def test_power_cut_after_a_kill_at_the_beginning_loses_nothing(nursery, at):
     """The killed process has made the folder, or the file, and has not synced its name."""
     assert cut(nursery, [Fault("after", at, ("create",), name="/runs")], 9, [nothing_kept]).cuts > 15
 
 
 @pytest.mark.parametrize("at", [1, 12])
-def test_a_power_cut_after_a_sync_that_failed_loses_nothing(nursery, figures, at):
-    """What it should have put on the disk is lost, though every program still reads it."""
+def test_power_cut_after_a_failed_sync_loses_nothing(nursery, figures, at):
+    """The data it should have put on the disk is lost, though every program still reads it."""
     played = cut(nursery, [Fault("once", at, ("sync",))], 6, [nothing_kept, some_kept(3)])
     assert played.cuts > 40
     tell(figures, "after a sync that failed", played)
 
 
 @pytest.mark.full
-def test_a_power_cut_that_takes_any_suffix_of_what_was_not_synced_loses_nothing(nursery, figures):
+def test_power_cut_that_drops_any_suffix_of_unsynced_changes_loses_nothing(nursery, figures):
     played = cut(nursery, [], 1, None, resume_every=10)
     assert played.cuts > 400
     assert played.resumed > 40
@@ -145,7 +145,7 @@ def test_a_power_cut_that_takes_any_suffix_of_what_was_not_synced_loses_nothing(
 
 
 @pytest.mark.full
-def test_a_power_cut_at_every_change_loses_nothing(nursery, figures):
+def test_power_cut_at_every_change_loses_nothing(nursery, figures):
     keepings = [nothing_kept, *(some_kept(seed) for seed in range(8))]
     played = cut(nursery, [], 1, keepings, resume_every=10)
     assert played.cuts > 1_000
@@ -155,7 +155,7 @@ def test_a_power_cut_at_every_change_loses_nothing(nursery, figures):
 
 @pytest.mark.full
 @pytest.mark.parametrize("at", [*range(1, 20, 2), *range(20, 124, 8)])
-def test_a_power_cut_at_every_change_after_a_kill_loses_nothing(nursery, figures, at):
+def test_power_cut_at_every_change_after_a_kill_loses_nothing(nursery, figures, at):
     keepings = [nothing_kept, some_kept(at), some_kept(at + 1)]
     played = cut(nursery, [Fault("before", at, name="/runs")], 2, keepings)
     assert played.cuts > 150
@@ -163,7 +163,7 @@ def test_a_power_cut_at_every_change_after_a_kill_loses_nothing(nursery, figures
 
 
 @pytest.mark.full
-def test_a_story_has_so_many_syncs(nursery):
+def test_story_has_at_most_20_syncs(nursery):
     with memory_folder() as folder:
         story = Story(nursery, folder)
         story.live(Fault("once", SYNCS + 1, ("sync",)))
@@ -172,7 +172,7 @@ def test_a_story_has_so_many_syncs(nursery):
 
 @pytest.mark.full
 @pytest.mark.parametrize("at", range(1, SYNCS + 1))
-def test_a_power_cut_at_every_change_after_a_sync_that_failed_loses_nothing(nursery, figures, at):
+def test_power_cut_at_every_change_after_a_failed_sync_loses_nothing(nursery, figures, at):
     keepings = [nothing_kept, some_kept(at)]
     played = cut(nursery, [Fault("once", at, ("sync",))], 2, keepings)
     assert played.cuts > 100
@@ -180,14 +180,14 @@ def test_a_power_cut_at_every_change_after_a_sync_that_failed_loses_nothing(nurs
 
 
 @pytest.mark.full
-def test_a_power_cut_around_a_checkpoint_loses_nothing(nursery, figures):
+def test_power_cut_around_a_checkpoint_loses_nothing(nursery, figures):
     played = cut(nursery, [], 29, [nothing_kept, some_kept(3)], resume_every=20, size=4_500_000)
     assert played.cuts > 200
     tell(figures, "around a checkpoint", played)
 
 
-def test_the_disk_that_forgets_is_one():
-    """What the others believe in."""
+def test_simulated_disk_forgets_unsynced_changes():
+    """The other tests rely on this disk."""
     disk = Disk("/d")
     for kind, path, offset, data in [
         ("C", "/d/a", 0o600, b""), ("W", "/d/a", 0, b"old"), ("F", "/d/a", 0, b""), ("F", "/d", 0, b""),

@@ -179,7 +179,9 @@ def test_killed_workers_and_server_lose_and_repeat_nothing(tmp_path: Path, durab
 @pytest.mark.limit(300)
 @pytest.mark.parametrize("boundary", BOUNDARIES)
 @pytest.mark.parametrize("handling", HANDLINGS)
-def test_kill_at_each_boundary(boundary: str, handling: str, tmp_path: Path, durable: DurableServer) -> None:
+def test_kill_at_each_boundary_loses_and_repeats_nothing(
+    boundary: str, handling: str, tmp_path: Path, durable: DurableServer
+) -> None:
     cases = [(boundary, handling)] * 2
     asyncio.run(asyncio.wait_for(whole(tmp_path, durable, cases, kills_server=False), 200))
 
@@ -217,7 +219,7 @@ MOST_TRIES = 4
 
 
 async def stops_and_is_resumed(runs: dsa.Runs, run: dsa.RunHandle, folder: Path) -> None:
-    """Check that a run has stopped, in words, and goes on once the cause is gone."""
+    """Check that a run has stopped, with a reason, and continues once the cause is gone."""
     rest = await run.rest()
     assert (rest.kind, len((folder / "begun").read_text().split())) == ("stopped", MOST_TRIES)
     assert str(rest.failure).startswith("look (line ")
@@ -236,7 +238,7 @@ def restless(folder: Path) -> Path:
     return folder / "retry.md"
 
 
-def test_run_stops_whose_effect_is_lost_with_every_worker(tmp_path: Path) -> None:
+def test_run_stops_if_its_effect_is_lost_with_every_worker(tmp_path: Path) -> None:
     """Workers that end in order lose what they perform, too, and that is known at once."""
     if temporal_program() is None:
         pytest.skip(MISSING)
@@ -306,8 +308,8 @@ guards = {"careful": Careful()}
 """
 
 
-def test_guard_is_asked_again_that_was_lost_with_two_workers(tmp_path: Path, namespaces: Iterator[str]) -> None:
-    """A verdict that nobody heard changes nothing: the third worker is asked as the first one was."""
+def test_guard_call_lost_with_two_workers_is_repeated(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """A verdict that was never reported changes nothing: the third worker gets the same call as the first one."""
     (tmp_path / "guarded.md").write_text(GUARDED)
     (tmp_path / "bindings.py").write_text(CAREFUL)
     begun = tmp_path / "begun"
@@ -339,7 +341,7 @@ main()
 
 @pytest.mark.full
 @pytest.mark.limit(120)
-def test_run_stops_whose_effect_kills_every_worker(tmp_path: Path, durable: DurableServer) -> None:
+def test_run_stops_if_its_effect_kills_every_worker(tmp_path: Path, durable: DurableServer) -> None:
     document = restless(tmp_path)
     (tmp_path / "deadly").touch()
     command = [sys.executable, "-c", QUICK_WORKER, "work", str(tmp_path), "--runs", durable.where]

@@ -136,7 +136,7 @@ def check(run: Run, begun: Counter[str]) -> None:
 
 @attrs.frozen
 class Outcome:
-    """What happened: the number of boundaries, of workers that were killed, and of effects that were performed again."""
+    """The number of boundaries, of workers that were killed, and of effects that were performed again."""
 
     boundaries: int
     losses: int
@@ -209,7 +209,7 @@ def test_kill_at_every_boundary_loses_and_repeats_nothing(
 @pytest.mark.full
 @pytest.mark.limit(60)
 def test_some_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    """The machine has a part, which is the dual-state agent."""
+    """The generator of the machine is another machine, the dual-state agent."""
     if temporal_program() is None:
         pytest.skip(MISSING)
     folder = tmp_path / "work"

@@ -58,7 +58,7 @@ class Pair:
         os.waitpid(self.process.pid, os.WUNTRACED)
 
     def let_go_on(self):
-        """Let it go on; return what it says at its end."""
+        """Let it continue; return what it prints at its end."""
         self.process.send_signal(signal.SIGCONT)
         said, _ = self.process.communicate("\n", timeout=60)
         return said.strip()
@@ -78,7 +78,7 @@ def stalled(stalls_at):
                 process.kill()
 
 
-def test_a_run_that_is_held_is_refused_to_another_process_and_nothing_has_changed():
+def test_held_run_is_refused_to_another_process_and_unchanged():
     with stalled("charge") as pair:
         assert pair.process.stdout.readline() == "stalls\n"
         before = pair.entries()
@@ -90,8 +90,8 @@ def test_a_run_that_is_held_is_refused_to_another_process_and_nothing_has_change
 
 
 @pytest.mark.parametrize("effect", ["note", "weigh", "charge", "print_label", "post"])
-def test_a_stalled_process_that_was_taken_over_records_nothing_and_stops(effect):
-    """What it was performing was in doubt for the one who took over, and handled as the table says."""
+def test_stalled_process_whose_run_was_taken_over_records_nothing_and_stops(effect):
+    """The effect it was performing was in doubt for the process that took over, and handled as the table says."""
     with stalled(effect) as pair:
         assert pair.process.stdout.readline() == "stalls\n"
         pair.stop()
@@ -114,7 +114,7 @@ def test_a_stalled_process_that_was_taken_over_records_nothing_and_stops(effect)
         assert max(results.values()) == 1
 
 
-def test_a_process_that_is_stopped_while_it_writes_keeps_nobody_waiting_for_ever():
+def test_opening_a_store_times_out_while_a_stopped_process_is_writing():
     with stalled(IN_A_WRITE) as pair:
         os.waitpid(pair.process.pid, os.WUNTRACED)
         refused = (
@@ -126,7 +126,7 @@ def test_a_process_that_is_stopped_while_it_writes_keeps_nobody_waiting_for_ever
         assert len(pair.entries()) == 30
 
 
-def test_who_has_the_file_open_is_not_kept_waiting_for_ever_either():
+def test_open_store_times_out_while_a_stopped_process_is_writing():
     with stalled(IN_ITS_WRITE) as pair:
         pair.root.mkdir(exist_ok=True)
         with SqliteStore(pair.path, lock_patience_s=0.05) as store:
@@ -139,7 +139,7 @@ def test_who_has_the_file_open_is_not_kept_waiting_for_ever_either():
         assert pair.let_go_on() == "finished: done"
 
 
-def test_a_process_that_is_killed_while_it_was_stopped_in_a_write_gives_the_file_back():
+def test_process_killed_while_stopped_in_a_write_releases_the_file():
     with stalled(IN_A_WRITE) as pair:
         os.waitpid(pair.process.pid, os.WUNTRACED)
         pair.process.kill()

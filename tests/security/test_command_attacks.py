@@ -59,7 +59,7 @@ PIP_REFUSED = [
 
 
 @each_row("text", SYNTAX)
-def test_what_only_a_shell_understands_is_refused_with_another_way(text):
+def test_shell_syntax_is_refused_with_an_alternative(text):
     with pytest.raises(ToolError) as refused:
         read_command(text)
     assert refused.value.code == "shell_syntax"
@@ -67,7 +67,7 @@ def test_what_only_a_shell_understands_is_refused_with_another_way(text):
 
 
 @each_row("argv", REFUSED, ids=" ".join)
-def test_what_no_rule_allows_is_refused_with_a_reason(argv, tmp_path):
+def test_command_that_no_rule_allows_is_refused_with_a_reason(argv, tmp_path):
     (tmp_path / "link.py").symlink_to("/etc/passwd")
     assert len(fault(argv, Rules(), tmp_path)) > 20
 
@@ -77,7 +77,7 @@ def test_pip_only_installs_wheels_of_packages_by_name(argv, tmp_path):
     assert fault(argv, Rules(pip=True), tmp_path) != ""
 
 
-#: Attacks whose end depends on who makes them: on rights, on what is counted for each user, on whom signals reach.
+#: Attacks whose end depends on the user: on rights, on limits for each user, on the processes that signals reach.
 OF_A_USER = ("a script", "a daemon", "fills the disk", "memory", "processes and threads", "kills all it can", "in the place of what is protected")  # fmt: skip
 
 
@@ -132,7 +132,7 @@ def marker():
 
 @pytest.mark.parametrize("arguments", [[], ["unconfined"]], ids=["confined", "unconfined"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_nothing_outlives_the_process_that_runs_it(number, arguments, marker, tmp_path):
+def test_command_does_not_outlive_the_process_that_runs_it(number, arguments, marker, tmp_path):
     if not arguments:
         _needs_sandbox()
     (tmp_path / "waits.py").write_text(WAITS)
@@ -167,7 +167,7 @@ def _wait_for_the_end(processes):
     assert processes == []
 
 
-def test_unconfined_commands_leave_nothing_either(marker, tmp_path):
+def test_unconfined_commands_leave_no_process(marker, tmp_path):
     (tmp_path / "waits.py").write_text(WAITS)
     ran = run(("python", "waits.py", marker, "ends"), root=tmp_path, is_unconfined=True)
     assert (ran.code, ran.end_reason, ran.rung, ran.features) == (3, "exited", "none", frozenset())
@@ -183,8 +183,8 @@ def _needs_sandbox():
         pytest.skip(f"{NOT_TESTED} in the sandbox for commands: {why}")
 
 
-def test_nothing_runs_where_there_is_no_sandbox(tmp_path):
-    """Bubblewrap is not found on an empty path; the answer is kept, so another process asks."""
+def test_command_does_not_run_without_a_sandbox(tmp_path):
+    """Bubblewrap is not found on an empty path. The answer is cached, so the test runs in another process."""
     (tmp_path / "x.py").write_text("open('made', 'w')")
     code = RUNS.replace(
         "except KeyboardInterrupt:\n    print", "except Exception as error:\n    print(error.code, error)\n    print"

@@ -1,6 +1,6 @@
-"""What somebody who writes into a workspace may plant for git: nothing of it runs, and nothing leads to another repository.
+"""Attacks on git by someone who can write into the workspace: no planted program runs, and no path leads to another repository.
 
-Each plant that is to run a program is shown to run it by git as people use it, so that its silence means something.
+Each test of a planted program also shows that git, as people use it, runs it, so that its silence means something.
 """
 
 import os
@@ -162,7 +162,7 @@ def test_signatures_are_not_verified(root, planted):
     assert mark.exists(), "the plant does not work"
 
 
-def test_a_repository_below_is_not_asked(root, planted):
+def test_filter_of_a_nested_repository_does_not_run(root, planted):
     program, mark = planted
     (root / "nested").mkdir()
     make_repository(root / "nested")
@@ -205,7 +205,7 @@ VARIABLES = {
 
 
 @pytest.mark.parametrize("name", VARIABLES)
-def test_no_variable_counts(root, planted, monkeypatch, name):
+def test_environment_variables_have_no_effect(root, planted, monkeypatch, name):
     program, mark = planted
     places = {"OUT": root.parent / "out", "BIN": root.parent / "bin", "INCLUDED": root.parent / "included"}
     places |= {"OTHER": root.parent / "other", "OUTSIDE": root.parent / "outside", "PROGRAM": program}
@@ -224,7 +224,7 @@ def test_no_variable_counts(root, planted, monkeypatch, name):
     assert GitTools(root).git_log()["commits"][0]["author"] == "dsa"
 
 
-def test_a_git_in_the_workspace_is_not_the_one_that_runs(root, planted, monkeypatch):
+def test_git_program_in_the_workspace_is_not_run(root, planted, monkeypatch):
     program, mark = planted
     shutil.copy(program, root / "git")
     monkeypatch.chdir(root)
@@ -299,7 +299,7 @@ LEADS = {
 
 
 @pytest.mark.parametrize("name", LEADS)
-def test_nothing_leads_to_another_repository(root, tmp_path, name):
+def test_workspace_cannot_lead_git_to_another_repository(root, tmp_path, name):
     stranger = other(tmp_path)
     for part in ("packed-refs", "shallow"):
         (stranger / ".git" / part).write_text("", "utf-8")
@@ -314,7 +314,7 @@ def test_nothing_leads_to_another_repository(root, tmp_path, name):
     assert {path: path.read_bytes() for path in stranger.rglob("*") if path.is_file()} == before
 
 
-def test_a_work_tree_that_is_set_elsewhere_is_not_heeded(root, tmp_path):
+def test_work_tree_configured_elsewhere_is_ignored(root, tmp_path):
     git(root, "config", "core.worktree", str(tmp_path / "outside"))
     said = use_all(root)
     assert "secret" not in str(said)
@@ -322,7 +322,7 @@ def test_a_work_tree_that_is_set_elsewhere_is_not_heeded(root, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["HEAD", "config", "index", "packed-refs"])
-def test_a_pipe_in_the_repository_holds_nobody_up(root, name):
+def test_pipe_in_the_repository_does_not_block(root, name):
     (root / ".git" / name).unlink(missing_ok=True)
     os.mkfifo(root / ".git" / name)
     with pytest.raises(ToolError) as refused:
@@ -331,7 +331,7 @@ def test_a_pipe_in_the_repository_holds_nobody_up(root, name):
 
 
 @pytest.mark.parametrize("name", ["index", "HEAD", "config", "packed-refs", "refs/heads/main"])
-def test_a_damaged_repository_is_told(root, name):
+def test_damaged_repository_is_reported(root, name):
     (root / ".git" / name).write_bytes(b"\xff\0" * 5_000)
     with pytest.raises(ToolError) as refused:
         use_all(root)
@@ -339,7 +339,7 @@ def test_a_damaged_repository_is_told(root, name):
     assert len(str(refused.value)) < 700
 
 
-def test_a_link_out_of_the_workspace_is_committed_as_a_link(root, tmp_path):
+def test_link_out_of_the_workspace_is_committed_as_a_link(root, tmp_path):
     (root / "link").symlink_to(tmp_path / "outside" / "secret")
     (root / "folder").symlink_to(tmp_path / "outside")
     tools = GitTools(root)
@@ -350,7 +350,7 @@ def test_a_link_out_of_the_workspace_is_committed_as_a_link(root, tmp_path):
         tools.git_commit("x", ["folder/secret"])
 
 
-def test_paths_are_taken_as_they_are_written(root):
+def test_paths_are_taken_literally(root):
     (root / "*.txt").write_text("x", "utf-8")
     (root / ":(top)").write_text("x", "utf-8")
     tools = GitTools(root)

@@ -1,4 +1,4 @@
-"""What somebody who writes into a workspace may plant for what keeps it and puts it back: nothing outside is read, kept or written."""
+"""Attacks on the history of a workspace by someone who can write into it: nothing outside is read, stored or written."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ def outside(tmp_path):
     return {str(path): path.read_bytes() for path in (tmp_path / "outside").rglob("*") if path.is_file()}
 
 
-def test_what_links_lead_to_is_not_kept(history, root, tmp_path):
+def test_targets_of_links_are_not_stored(history, root, tmp_path):
     first = history.mark("first")
     (root / "file").symlink_to(tmp_path / "outside" / "secret")
     (root / "folder").symlink_to(tmp_path / "outside")
@@ -45,7 +45,7 @@ def test_what_links_lead_to_is_not_kept(history, root, tmp_path):
     assert SECRET not in history.diff(first, last)
 
 
-def test_a_folder_that_became_a_link_is_not_written_through(history, root, tmp_path):
+def test_folder_that_became_a_link_is_not_written_through(history, root, tmp_path):
     (root / "dir").mkdir()
     (root / "dir" / "secret").write_text("1\n", "utf-8")
     (root / "dir" / "gone").write_text("1\n", "utf-8")
@@ -64,7 +64,7 @@ def test_a_folder_that_became_a_link_is_not_written_through(history, root, tmp_p
     assert (undone.restored_paths, undone.removed_paths) == ((), ())
 
 
-def test_a_file_that_became_a_link_is_not_written_through(history, root, tmp_path):
+def test_file_that_became_a_link_is_not_written_through(history, root, tmp_path):
     first = history.mark("first")
     (root / "a.txt").write_text("by the agent\n", "utf-8")
     last = history.mark("last")
@@ -76,7 +76,7 @@ def test_a_file_that_became_a_link_is_not_written_through(history, root, tmp_pat
     assert (tmp_path / "outside" / "equal").read_text("utf-8") == "by the agent\n"
 
 
-def test_a_file_with_a_second_name_outside_is_not_written_into(history, root, tmp_path):
+def test_file_hard_linked_from_outside_is_not_written_into(history, root, tmp_path):
     (tmp_path / "outside" / "twin").write_text("1\n", "utf-8")
     os.link(tmp_path / "outside" / "twin", root / "twin")
     first = history.mark("first")
@@ -91,7 +91,7 @@ def test_a_file_with_a_second_name_outside_is_not_written_into(history, root, tm
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "socket"])
-def test_something_that_is_no_file_is_left_alone(history, root, kind):
+def test_special_file_or_folder_in_place_of_a_file_is_left_alone(history, root, kind):
     first = history.mark("first")
     (root / "b.txt").unlink()
     last = history.mark("last")
@@ -103,7 +103,7 @@ def test_something_that_is_no_file_is_left_alone(history, root, kind):
     assert not (root / "b.txt").is_file()
 
 
-def test_git_of_the_workspace_is_neither_kept_nor_put_back(history, root):
+def test_git_folder_of_the_workspace_is_not_stored(history, root):
     first = history.mark("first")
     (root / ".git" / "hooks" / "post-commit").write_text("x", "utf-8")
     (root / ".GIT").mkdir(exist_ok=True)
@@ -111,7 +111,7 @@ def test_git_of_the_workspace_is_neither_kept_nor_put_back(history, root):
     assert history.mark("last") == first
 
 
-def test_no_setting_counts_for_the_history(history, root, tmp_path, monkeypatch):
+def test_git_settings_have_no_effect_on_the_history(history, root, tmp_path, monkeypatch):
     program, mark = tmp_path / "program", tmp_path / "ran"
     program.write_text(f"#!/bin/sh\necho x >> {mark}\n", "utf-8")
     program.chmod(0o755)
@@ -127,7 +127,7 @@ def test_no_setting_counts_for_the_history(history, root, tmp_path, monkeypatch)
     assert not mark.exists()
 
 
-def test_a_deep_folder_holds_nobody_up(history, root):
+def test_very_deep_folder_is_left_out(history, root):
     opened = os.open(root, os.O_RDONLY)
     for _ in range(1_200):
         os.mkdir("d" * 20, dir_fd=opened)
@@ -140,7 +140,7 @@ def test_a_deep_folder_holds_nobody_up(history, root):
     subprocess.run(["rm", "-rf", root], check=True)
 
 
-def test_a_text_of_a_mark_adds_nothing_to_it(history):
+def test_text_of_a_mark_cannot_forge_its_metadata(history):
     mark = history.mark('x\n\nLeft-Out: {"a.txt": "forged"}\n\ntree 0')
     assert dict(history.left_out(mark)) == {}
     assert not history.diff(mark, mark)
@@ -163,7 +163,7 @@ history.mark("while somebody swaps")
 """
 
 
-def test_what_is_swapped_for_a_link_while_it_is_looked_at_is_not_read(root, tmp_path):
+def test_path_swapped_for_a_link_during_the_scan_is_not_read(root, tmp_path):
     (root / "dir").mkdir()
     (root / "file").write_text("1\n", "utf-8")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -30,7 +30,7 @@ def judge(code, *cases, timeout_s=10.0, **options):
 
 @pytest.fixture
 def have():
-    """Skip, and tell it, what this machine cannot give."""
+    """Skip, with the reason, what this machine cannot provide."""
 
     def check(rung):
         if probe(rung).fault:
@@ -40,7 +40,7 @@ def have():
 
 
 @pytest.mark.parametrize(("rung", "user"), BATCHES)
-def test_hostile_programs_get_their_verdicts_and_leave_nothing(rung, user, have, figures):
+def test_hostile_programs_get_the_right_verdicts_and_leave_nothing(rung, user, have, figures):
     have(rung)
     said = json.loads(ordinary_user.run("attacked.py", rung, is_root=user == "root", env={"SECRET": SECRETS[1]}))
     assert said["faults"] == []
@@ -49,7 +49,7 @@ def test_hostile_programs_get_their_verdicts_and_leave_nothing(rung, user, have,
 
 
 @pytest.mark.parametrize(("rung", "user"), [("landlock", "user"), ("limits", "root"), ("limits", "user")])
-def test_on_the_lower_rungs_nothing_stays_in_the_kernel_and_nobody_is_slowed_down(rung, user, have):
+def test_lower_rungs_leave_nothing_in_the_kernel_and_slow_nothing_down(rung, user, have):
     have(rung)
     said = json.loads(
         ordinary_user.run("attacked.py", rung, *KERNEL, is_root=user == "root", env={"SECRET": SECRETS[1]})
@@ -60,13 +60,13 @@ def test_on_the_lower_rungs_nothing_stays_in_the_kernel_and_nobody_is_slowed_dow
 
 
 @pytest.mark.parametrize("feature", ["no files outside", "own file tree", "no network", "own processes"])
-def test_the_lowest_rung_refuses_what_it_cannot_keep(feature):
+def test_lowest_rung_refuses_features_it_cannot_provide(feature):
     with pytest.raises(SandboxError, match=feature) as refused:
         judge("open('/proc/self/x')", rung="limits", require=(feature,))
     assert refused.value.missing == (feature,)
 
 
-def test_nothing_is_run_when_it_is_refused(tmp_path):
+def test_refused_code_is_not_run(tmp_path):
     tmp_path.chmod(0o777)
     with pytest.raises(SandboxError):
         judge(f"open({str(tmp_path / 'made')!r}, 'w')", rung="limits", require=("own file tree",))
@@ -77,12 +77,12 @@ def test_nothing_is_run_when_it_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("number", ["1", "-1", "true", "false", "0.0", '"0"', "null"])
-def test_a_record_under_another_number_does_not_pass(number):
+def test_record_with_a_wrong_number_does_not_pass(number):
     code = FORGE + f'write(b\'["loaded"]\\n[{number}, "value", "3"]\\n["end"]\\n\')\nos._exit(0)'
     assert not judge(code, ("add(1, 2)", 3)).passed
 
 
-def test_a_right_answer_with_one_more_record_does_not_pass():
+def test_correct_answer_with_an_extra_record_does_not_pass():
     code = FORGE + ADD + 'import atexit\ndef last(x):\n write(b\'[1, "value", "3"]\\n\')\n return 3'
     assert not judge(code, ("add(1, 2)", 3), ("last(1)", 3)).passed
 
@@ -93,7 +93,7 @@ def test_records_from_a_second_process_do_not_pass():
     assert "wrote to the channel" in result.feedback
 
 
-def test_the_search_for_expected_values_finds_what_is_there():
+def test_search_for_expected_values_finds_planted_ones():
     """The program "values in the frames" finds nothing; this shows that it would."""
     planted = PROGRAMS["values in the frames"].source + "\nkept = [41729003]"
     assert "answer(20) gave ['30092714']" in judge(planted).feedback

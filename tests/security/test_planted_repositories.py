@@ -1,4 +1,4 @@
-"""Repositories that a command plants below the workspace's root, so that git runs a program of theirs for whoever looks there.
+"""Repositories that a command plants below the workspace's root, so that git runs a program of theirs for anyone who looks there.
 
 Files, commands and git are real.
 """
@@ -24,7 +24,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize("user", ["root", "user"])
-def test_no_repository_that_a_command_has_planted_is_left(user):
+def test_repositories_planted_by_a_command_are_removed(user):
     if why := probe_commands().fault:
         pytest.skip(f"{NOT_TESTED} in the sandbox for commands: {why}")
     with tempfile.TemporaryDirectory() as folder:
@@ -38,8 +38,8 @@ def test_no_repository_that_a_command_has_planted_is_left(user):
     assert said["kept"] == [True] * 5
 
 
-def test_a_repository_that_is_only_moved_is_not_taken_away(tmp_path):
-    """Unconfined, nothing keeps a command from it."""
+def test_moved_repository_is_not_removed(tmp_path):
+    """Nothing keeps an unconfined command from moving a repository."""
     subprocess.run(["git", "init", "-q", tmp_path / "own"], check=True)
     subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bare"], check=True)
     code = "import os; os.rename('own', 'moved'); os.rename('bare', 'moved too')"
@@ -49,7 +49,7 @@ def test_a_repository_that_is_only_moved_is_not_taken_away(tmp_path):
     assert (tmp_path / "moved too" / "HEAD").is_file()
 
 
-def test_of_very_many_the_first_are_named(tmp_path):
+def test_report_of_many_removed_repositories_names_the_first_50(tmp_path):
     before = ProtectedState(tmp_path, ())
     for number in range(60):
         (tmp_path / f"{number:02}\n" / ".git").mkdir(parents=True)
@@ -58,7 +58,7 @@ def test_of_very_many_the_first_are_named(tmp_path):
     assert list(tmp_path.rglob(".git")) == []
 
 
-def test_folders_too_deep_to_name_hold_nobody_up(tmp_path):
+def test_folders_with_too_long_paths_do_not_stop_the_cleanup(tmp_path):
     before = ProtectedState(tmp_path, ())
     deep = "import os\nfor _ in range(700): os.mkdir('ddddddd'); os.chdir('ddddddd')\nos.mkdir('.git')"
     subprocess.run([sys.executable, "-c", deep], cwd=tmp_path, check=True)

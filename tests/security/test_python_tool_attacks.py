@@ -1,6 +1,6 @@
 """Programs that attack the Python tool of the chat machine, on every rung that this machine has, as root and as an ordinary user.
 
-Each ends as it must; after each a plain call gives what it gave before; and nothing is found where it should not be.
+Each ends as expected; after each a plain call returns the same as before; and nothing is found where it should not be.
 """
 
 import json
@@ -45,7 +45,7 @@ def attack_tool(rung, user, figures, names=()):
 
 
 @pytest.mark.parametrize(("rung", "user"), BATCHES)
-def test_attacks_end_as_they_must_and_leave_nothing(rung, user, figures):
+def test_attacks_end_as_expected_and_leave_nothing(rung, user, figures):
     tried = attack_tool(rung, user, figures)
     assert tried >= (len(ATTACKS) if rung in ALL else 60)
 
@@ -55,7 +55,7 @@ def test_every_third_attack_ends_the_same_on_another_rung(figures):
     assert attack_tool(*SAMPLE, figures, names) == len(names)
 
 
-def test_an_ordinary_user_without_a_warm_process_gets_the_same():
+def test_ordinary_user_without_a_warm_process_gets_the_same_results():
     """On the lowest rung code could reach a warm process, so there is none: the libraries are loaded for each call."""
     names = ("no attack", "segmentation fault", "a link", "a forged end, and ours")
     said = json.loads(
@@ -64,7 +64,7 @@ def test_an_ordinary_user_without_a_warm_process_gets_the_same():
     assert said["faults"] == []
 
 
-def test_nothing_is_run_where_what_is_required_is_missing(tmp_path):
+def test_code_is_not_run_where_a_required_feature_is_missing(tmp_path):
     tmp_path.chmod(0o777)
     with pytest.raises(ToolError, match="no files outside") as refused:
         Interpreter(Confinement(REQUIRED_FEATURES, "limits")).run(f"open({str(tmp_path / 'made')!r}, 'w')")

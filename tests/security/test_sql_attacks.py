@@ -1,6 +1,6 @@
 """SQL that attacks: each statement is refused with a reason, the next plain query works, and no file is written or changed.
 
-The process that runs queries is real; what a model could write is what is tried.
+The process that runs queries is real; the tests try what a model could write.
 """
 
 import json
@@ -237,54 +237,54 @@ def attack(database, places):
 
 
 @each_row("sql", WRITES)
-def test_statements_that_do_more_than_read(attack, sql):
+def test_statements_that_do_more_than_read_are_refused(attack, sql):
     assert attack(sql) == "not_a_query"
 
 
 @each_row("sql", SEVERAL)
-def test_several_statements(attack, sql):
+def test_several_statements_are_refused(attack, sql):
     assert attack(sql) == "several_statements"
 
 
 @each_row("sql", ["SELECT '; DROP TABLE t' AS x", "SELECT 1 /* ; DROP TABLE t */", "SELECT $$;$$ -- ; DROP TABLE t"])
-def test_semicolons_in_texts_and_comments_are_fine(database, sql):
+def test_semicolons_in_strings_and_comments_are_accepted(database, sql):
     assert database.query(sql).row_count == 1
 
 
 @each_row("sql", READS)
-def test_what_is_no_loaded_table_is_not_read(attack, sql):
+def test_only_loaded_tables_are_read(attack, sql):
     assert attack(sql) == "not_allowed"
 
 
 @pytest.mark.parametrize(
     "sql", [*ENDLESS, *(pytest.param(sql, marks=pytest.mark.full) for sql in ALSO_ENDLESS)], ids=lambda sql: sql[:60]
 )
-def test_queries_without_end_and_results_without_measure(attack, sql):
+def test_endless_queries_and_huge_results_are_stopped(attack, sql):
     assert attack(sql, timeout_s=0.2) in ("sql_timeout", "sql_too_large")
 
 
-def test_memory_that_duckdb_does_not_count_is_limited_all_the_same(attack):
+def test_memory_that_duckdb_does_not_count_is_limited_too(attack):
     assert attack("SELECT length(repeat('x', 2400000000))", timeout_s=60.0) == "sql_too_large"
 
 
 @each_row("sql", TOO_LARGE, ids=lambda sql: sql[:30])
-def test_deep_and_long_statements(attack, sql):
+def test_deeply_nested_and_long_statements_are_refused(attack, sql):
     assert attack(sql) == "sql_too_large"
 
 
 @each_row("sql", DAMAGED, ids=ascii)
-def test_damaged_texts(attack, sql):
+def test_damaged_statements_are_refused(attack, sql):
     assert attack(sql) == "sql_error"
 
 
 @each_row("sql", [*TOO_LARGE, *DAMAGED], ids=lambda sql: ascii(sql[:30]))
-def test_looking_at_a_statement_harms_nothing_either(database, sql):
+def test_hostile_statements_can_be_compiled_and_normalized_safely(database, sql):
     assert isinstance(compiles(sql, database), str | None)
     assert isinstance(normal_sql(sql), str)
     assert database.query("SELECT 1 AS x").preview == ((1,),)
 
 
-def test_each_table_function_of_duckdb_is_refused_or_known_to_show_no_path(database, places):
+def test_each_duckdb_table_function_is_refused_or_shows_no_path(database, places):
     names = database.query(
         "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type LIKE 'table%'", limit=1_000
     )
@@ -303,7 +303,7 @@ def test_each_table_function_of_duckdb_is_refused_or_known_to_show_no_path(datab
     assert {code for name, code in shown if name.startswith(("read_", "parquet_", "glob", "sniff"))} == {"not_allowed"}
 
 
-def test_each_view_of_duckdb_is_refused_or_shows_no_path(database, places):
+def test_each_duckdb_view_is_refused_or_shows_no_path(database, places):
     views = database.query("SELECT schema_name, view_name FROM duckdb_views()", limit=1_000)
     assert views.row_count > 30
     refused = set()
@@ -318,7 +318,7 @@ def test_each_view_of_duckdb_is_refused_or_shows_no_path(database, places):
     assert refused <= {"not_allowed", "sql_error"}
 
 
-def test_the_process_has_no_environment_of_ours(monkeypatch, tmp_path):
+def test_query_process_does_not_inherit_secrets_in_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("API_KEY", SECRET)
     with SqlDatabase([], tmp_path) as opened:
         assert opened.query("SELECT 1").row_count == 1
@@ -326,7 +326,7 @@ def test_the_process_has_no_environment_of_ours(monkeypatch, tmp_path):
     assert SECRET.encode() not in environment
 
 
-def test_a_process_whose_owner_is_gone_ends(tmp_path):
+def test_query_process_ends_when_its_owner_is_gone(tmp_path):
     opened = SqlDatabase([], tmp_path)
     opened.query("SELECT 1")
     process = opened._idle[0]._process  # noqa: SLF001

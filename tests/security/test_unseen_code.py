@@ -1,4 +1,4 @@
-"""What a command leaves that would run later and that nobody is shown: settings of ours below the root, files that patterns protect, bytecode,
+"""Files that a command leaves, that would run later, and that no one is shown: our settings below the root, files that patterns protect, bytecode,
 names that no diff has, changes to installed programs. Files and commands are real.
 """
 
@@ -69,7 +69,7 @@ def ran_in(workspace, code, protected=PATTERNS):
     return run(("python", "-c", code), root=workspace, rules=Rules(code=True), protected_patterns=protected)
 
 
-def test_what_nobody_would_see_is_taken_away_and_told(workspace):
+def test_hidden_files_that_could_run_later_are_removed_and_reported(workspace):
     ran = ran_in(workspace, LEAVES)
     assert ran.output.splitlines() == ["Read-only file system"] * 2 + ["Device or resource busy"], ran.output
     assert sorted(ran.removed_paths) == REMOVED
@@ -88,8 +88,8 @@ def test_what_nobody_would_see_is_taken_away_and_told(workspace):
     assert (again.removed_paths, again.changed_folders) == ((), ())
 
 
-def test_a_link_of_a_protected_name_is_not_what_gets_its_number(tmp_path):
-    """Unlike a file it is not mounted; where it was taken away, the system gives its number to what is made next."""
+def test_renamed_link_with_a_protected_name_is_restored(tmp_path):
+    """Unlike a file, a link is not mounted. Its inode number proves nothing: once it is removed, the next file may get the number."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "link.py").symlink_to("../other.py")
     (tmp_path / "other.py").write_text("x")
@@ -104,16 +104,16 @@ def test_a_link_of_a_protected_name_is_not_what_gets_its_number(tmp_path):
 
 
 CHANGES = {
-    "written over": "open('{0}', 'w').write('EVIL')",
-    "its times put back": "import os; at = os.stat('{0}'); open('{0}', 'w').write('EVIL'); os.utime('{0}', ns=(at.st_atime_ns, at.st_mtime_ns))",
-    "another beside it": "import os; open(os.path.dirname('{0}') + '/other', 'w')",
-    "gone": "import os; os.unlink('{0}')",
-    "made a program": "import os; os.chmod('{0}', 0o755)",
+    "overwritten": "open('{0}', 'w').write('EVIL')",
+    "overwritten with the same times": "import os; at = os.stat('{0}'); open('{0}', 'w').write('EVIL'); os.utime('{0}', ns=(at.st_atime_ns, at.st_mtime_ns))",
+    "new file beside it": "import os; open(os.path.dirname('{0}') + '/other', 'w')",
+    "deleted": "import os; os.unlink('{0}')",
+    "made executable": "import os; os.chmod('{0}', 0o755)",
 }
 
 
 @pytest.mark.parametrize("how", CHANGES)
-def test_installed_programs_that_have_changed_are_told(workspace, how):
+def test_changed_installed_programs_are_reported(workspace, how):
     for name, folder in (
         (".venv/bin/tool", ".venv"), ("web/node_modules/lib/index.js", "web/node_modules"), ("env/bin/tool", "env"), (".tox/x.py", ".tox"),
     ):  # fmt: skip
@@ -121,19 +121,19 @@ def test_installed_programs_that_have_changed_are_told(workspace, how):
         assert (ran.code, ran.removed_paths, ran.changed_folders) == (0, (), (folder,)), (name, ran.output)
 
 
-def test_what_is_put_under_an_installed_program_at_once_with_what_is_removed_is_told_too(workspace):
+def test_change_in_an_installed_folder_is_reported_beside_a_removal_in_it(workspace):
     ran = ran_in(workspace, "import os; os.makedirs('made/.venv/x/.git/y'); open('made/.venv/z.py', 'w')")
     assert (ran.removed_paths, ran.changed_folders) == (("made/.venv/x/.git",), ("made/.venv",))
 
 
-def test_of_a_folder_that_is_removed_nothing_is_told_twice(tmp_path):
+def test_contents_of_a_removed_folder_are_not_reported_again(tmp_path):
     before = ProtectedState(tmp_path, ())
     for name in ("__pycache__/in/.git", "__pycache__/in/HEAD", "__pycache__-/.git"):
         (tmp_path / name).mkdir(parents=True)
     assert before.restore() == ("__pycache__", "__pycache__-/.git")
 
 
-def test_code_is_not_run_from_bytecode_that_a_command_has_left(workspace):
+def test_bytecode_left_by_a_command_is_not_run(workspace):
     (workspace / "mod.py").write_text("print('fine')")
     cached = f"__pycache__/mod.{sys.implementation.cache_tag}.pyc"
     ran = ran_in(workspace, LEAVES.replace("__pycache__/mod.cpython-311.pyc", cached))

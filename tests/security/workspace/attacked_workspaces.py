@@ -1,9 +1,9 @@
-"""What is attacked through a workspace: a secret beside it, every call that takes a path, and all that must be as it was."""
+"""Targets of attacks through a workspace: a secret beside it, every call that takes a path, and all that must stay unchanged."""
 
 import os
 from pathlib import Path
 
-SECRET = "the secret of somebody else"
+SECRET = "the secret of another user"
 
 
 def everything(folder):

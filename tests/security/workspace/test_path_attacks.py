@@ -86,7 +86,7 @@ DAMAGED = [
 ]
 
 
-#: They look as if they led out, and are names like others: nothing takes them apart.
+#: They look as if they led out, but they are ordinary names: nothing decodes them.
 NAMES = [
     "%2e%2e/%2e%2e/outside/secret",
     "..%2foutside%2fsecret",
@@ -151,7 +151,7 @@ NOT_PRINTED = ["a\nb", "a.py\n", "\x1b[2J", "a\u202eyp.b", "a\x7f", "tab\there",
 
 
 @each_row("path", ESCAPES, ids=lambda path: path[:40])
-def test_paths_that_lead_out(attack, workspace, places, path):
+def test_paths_that_lead_out_are_refused(attack, workspace, places, path):
     assert attack(path) == {"path_outside_workspace"}
     path = path.replace("{root}", str(places)).replace("{outside}", str(places.parent / "outside"))
     assert not workspace.exists(path)
@@ -161,7 +161,7 @@ def test_paths_that_lead_out(attack, workspace, places, path):
 
 
 @each_row("path", DAMAGED, ids=lambda path: ascii(path)[:40])
-def test_paths_that_are_none(attack, path):
+def test_invalid_paths_are_refused(attack, path):
     assert attack(path) <= {"bad_path", "path_outside_workspace", "bad_arguments"}
 
 
@@ -178,16 +178,16 @@ def test_names_that_only_look_dangerous_stay_inside(workspace, places, path):
 
 
 @each_row("path", PROTECTED, ids=ascii)
-def test_what_is_protected_is_never_written(attack, path):
+def test_protected_paths_are_never_written(attack, path):
     assert attack(path, WRITES) == {"protected_path"}
 
 
 @each_row("path", NOT_PRINTED, ids=ascii)
-def test_names_that_do_not_print_are_not_made(attack, path):
+def test_unprintable_names_are_not_created(attack, path):
     assert attack(path, ("write_file", "write_files")) == {"bad_path"}
 
 
-def test_what_is_protected_may_be_read_and_is_not_searched(workspace, places):
+def test_protected_files_can_be_read_but_are_not_searched(workspace, places):
     assert workspace.read_file(".git/config")["content"] == "[core]\n"
     assert workspace.search("core")["matches"] == []
     (places / "tests" / "other.py").write_text("")
@@ -196,7 +196,7 @@ def test_what_is_protected_may_be_read_and_is_not_searched(workspace, places):
         workspace.write_file(path, "x")
 
 
-def test_git_as_a_file_is_protected_too(workspace, places):
+def test_git_file_is_protected_too(workspace, places):
     shutil.rmtree(places / ".git")
     (places / ".git").write_text("gitdir: ../outside\n")
     for tool in WRITES:

@@ -1,4 +1,4 @@
-"""Files that are none, or that are meant to have the file tools hang."""
+"""Special files, and files that are meant to make the file tools hang."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from file_tools import FileTools
 from dsa.errors import ToolError
 
 
-def test_pipes_and_sockets_hold_nothing_up(workspace, places, monkeypatch):
+def test_pipes_and_sockets_do_not_block(workspace, places, monkeypatch):
     os.mkfifo(places / "pipe")
     monkeypatch.chdir(places)  # the name of a socket is short
     with socket.socket(socket.AF_UNIX) as made:
@@ -29,7 +29,7 @@ def test_pipes_and_sockets_hold_nothing_up(workspace, places, monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="devices and /proc are Linux's")
 @pytest.mark.parametrize("by_walk", [False, True])
-def test_devices_and_magic_links(by_walk):
+def test_devices_and_magic_links_are_not_read(by_walk):
     with FileTools(Path("/dev"), by_walk=by_walk) as devices:
         for name in ("zero", "null", "tty", "stdin", "fd/0"):
             with pytest.raises((ToolError, OSError)) as refused:
@@ -42,7 +42,7 @@ def test_devices_and_magic_links(by_walk):
             assert refused.value.code == "path_outside_workspace", name
 
 
-def test_a_hard_link_to_a_file_outside_is_not_written(attack, workspace, places):
+def test_hard_link_to_a_file_outside_is_not_written(attack, workspace, places):
     os.link(places.parent / "outside" / "secret", places / "hard")
     assert attack("hard", WRITES) == {"linked_file"}
     assert (places.parent / "outside" / "secret").read_text() == SECRET
@@ -59,7 +59,7 @@ def test_names_with_control_characters_are_shown_escaped(workspace, places):
     assert workspace.read_file("a\nb.py")["result"] == "Read a\\nb.py: 6 bytes, 1 line"
 
 
-def test_folders_too_deep_to_name_are_passed_over(workspace, places):
+def test_folders_that_are_too_deep_are_skipped(workspace, places):
     at = os.open(places, os.O_RDONLY)
     for _ in range(30):
         os.mkdir("d" * 200, dir_fd=at)

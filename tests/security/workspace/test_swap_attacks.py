@@ -1,4 +1,4 @@
-"""Files and folders that become others while the file tools use them."""
+"""Files and folders that are swapped for others while the file tools use them."""
 
 import ctypes
 import os
@@ -18,7 +18,7 @@ from machines.coding.tools.workspace_boundary import Beneath
 
 
 def exchange():
-    """Return what makes two names change places at once; skip where there is none."""
+    """Return a function that exchanges two names in one step; skip where the system has none."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):
         pytest.skip("no renameat2")
@@ -27,7 +27,7 @@ def exchange():
 
 @pytest.fixture
 def swapping(places):
-    """Have another process make a folder and a link to the folder outside change places, over and over."""
+    """Let another process exchange a folder and a link to the folder outside, over and over."""
     (places / "folder").mkdir()
     (places / "folder" / "secret").write_text("inside")
     (places / "other").symlink_to(places.parent / "outside")
@@ -52,7 +52,7 @@ def swapping(places):
 
 @pytest.mark.usefixtures("swapping")
 @pytest.mark.parametrize("tool", ["read_file", "write_file", "write_files", "edit", "search", "new"])
-def test_a_folder_that_becomes_a_link_at_any_moment(workspace, places, tool):
+def test_folder_swapped_for_a_link_at_any_moment_is_not_followed(workspace, places, tool):
     outside = everything(places.parent / "outside")
     seen = {}
     for number in range(3_000):
@@ -76,14 +76,14 @@ def test_a_folder_that_becomes_a_link_at_any_moment(workspace, places, tool):
 
 @pytest.mark.usefixtures("swapping")
 @pytest.mark.parametrize("by_walk", [False, True])
-def test_the_guard_raises_nothing_at_any_moment(places, by_walk):
+def test_fault_check_never_raises_while_folders_are_swapped(places, by_walk):
     with FileTools(places, by_walk=by_walk) as opened:
         said = {bool(opened.fault("write_file", {"path": "folder/secret", "content": ""})) for _ in range(1_000)}
     assert said <= {True, False}
 
 
 @pytest.mark.parametrize("tool", WRITES)
-def test_a_folder_that_becomes_a_link_after_it_was_planned(workspace, places, tool):
+def test_folder_swapped_for_a_link_after_planning_is_refused(workspace, places, tool):
     (places / "folder").mkdir()
     (places / "folder" / "secret").write_text(SECRET)
     arguments = calls_of("folder/secret")[tool]
@@ -101,12 +101,12 @@ def test_a_folder_that_becomes_a_link_after_it_was_planned(workspace, places, to
 
 
 def swapped_for_a_link(path, target):
-    """Put a link where a folder or file is."""
+    """Replace a folder or file by a link."""
     path.rename(path.with_name(f"{path.name} as it was"))
     path.symlink_to(target)
 
 
-def test_a_folder_that_becomes_a_link_right_after_it_was_made(workspace, places):
+def test_folder_swapped_for_a_link_right_after_creation_is_refused(workspace, places):
     outside = everything(places.parent / "outside")
 
     def handle(name, _arguments, perform):
@@ -122,7 +122,7 @@ def test_a_folder_that_becomes_a_link_right_after_it_was_made(workspace, places)
 
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "rename"])
-def test_a_folder_that_becomes_a_link_while_it_is_written_to(workspace, places, call):
+def test_write_goes_to_the_original_folder_when_it_is_swapped_for_a_link(workspace, places, call):
     (places / "folder").mkdir()
     outside = everything(places.parent / "outside")
     waiting = [lambda: swapped_for_a_link(places / "folder", places.parent / "outside")]
@@ -138,7 +138,7 @@ def test_a_folder_that_becomes_a_link_while_it_is_written_to(workspace, places, 
     assert (places / "folder as it was" / "secret").read_text() == "written"
 
 
-def test_a_file_that_becomes_a_link_right_before_it_is_replaced(workspace, places):
+def test_file_swapped_for_a_link_right_before_replacement_is_not_followed(workspace, places):
     outside = everything(places.parent / "outside")
     with before("rename", "a.py", lambda: swapped_for_a_link(places / "a.py", places.parent / "outside" / "secret")):
         workspace.write_file("a.py", "written")
@@ -147,7 +147,7 @@ def test_a_file_that_becomes_a_link_right_before_it_is_replaced(workspace, place
     assert (places / "a.py").read_text() == "written"
 
 
-def test_a_workspace_that_was_moved_is_still_the_one(workspace, places):
+def test_moved_workspace_is_still_the_one_in_use(workspace, places):
     moved = places.parent / "moved"
     places.rename(moved)
     shutil.copytree(places.parent / "outside", places)
@@ -158,7 +158,7 @@ def test_a_workspace_that_was_moved_is_still_the_one(workspace, places):
     assert os.path.samestat(os.fstat(workspace.fileno()), moved.stat())
 
 
-def test_a_workspace_that_was_deleted_is_no_fault_of_the_call(workspace, places):
+def test_deleted_workspace_is_reported_as_gone(workspace, places):
     shutil.rmtree(places)
     for path in ("a.py", "src/a.py"):
         for tool, arguments in calls_of(path).items():
@@ -171,7 +171,7 @@ def test_a_workspace_that_was_deleted_is_no_fault_of_the_call(workspace, places)
     assert not places.exists()
 
 
-def test_a_closed_workspace_opens_nothing(workspace):
+def test_closed_workspace_opens_nothing(workspace):
     workspace.close()
     workspace.close()
     with pytest.raises(DsaError) as refused:
@@ -194,7 +194,7 @@ def test_no_descriptor_is_left_open(workspace, places):
     assert places.exists()
 
 
-def test_both_ways_are_there_on_linux(places):
+def test_openat2_and_walk_are_both_available_on_linux(places):
     ways = []
     for by_walk in (False, True):
         beneath = Beneath(places, by_walk=by_walk)

@@ -1,4 +1,4 @@
-"""What stands where in an SVG document that Graphviz wrote: the outlines of boxes, texts, lines, heads of arrows.
+"""Shapes and their places in an SVG document that Graphviz wrote: the outlines of boxes, texts, lines, heads of arrows.
 
 Gives rectangles (left, top, right, bottom) and points in the document's units. A text is as wide as it says.
 """

@@ -1,4 +1,4 @@
-"""Policies that wait until a test lets them go on, two machines that keep them busy, and the driver around them."""
+"""Policies that wait until a test lets them continue, two machines that keep them busy, and the driver around them."""
 
 import asyncio
 
@@ -53,7 +53,7 @@ TWO_AT_ONCE = loads("""# two_at_once
 
 
 class Hands:
-    """Policies for the machine above that wait until the test lets them go on, and say what they did."""
+    """Policies for the machine above that wait until the test lets them continue, and log their work."""
 
     def __init__(self):
         self.log = []

@@ -9,16 +9,16 @@ MACHINE = dsa.load("dual_state")
 
 
 @pytest.mark.parametrize("judge", [dsa.check, dsa.explore, dsa.prove])
-def test_a_time_limit_is_enough(judge):
+def test_time_limit_needs_no_clock(judge):
     assert judge(MACHINE, time_limit_s=60) is not None
 
 
-def test_the_limit_is_kept_to():
+def test_time_limit_stops_the_exploration():
     found = dsa.check(MACHINE, parameters={"rmax": 10**6}, time_limit_s=0.05)
     assert [exploration.limit for exploration in found.explorations] == ["the time limit"]
 
 
-def test_a_clock_of_ones_own_is_kept_to():
+def test_custom_clock_is_used():
     times = iter(range(10**6))
     found = dsa.explore(MACHINE, clock=lambda: float(next(times)))
     assert found.seconds is not None

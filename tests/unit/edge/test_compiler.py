@@ -8,17 +8,17 @@ from dsa.edge.processes import compile_library, compiler
 from dsa.errors import DsaError
 
 
-def test_a_program_is_loaded_and_called():
+def test_program_is_loaded_and_called():
     library = compile_library("int answer(int x) { return 6 * x; }\n")
     assert library.answer(7) == 42
 
 
-def test_two_programs_with_the_same_names_stay_apart():
+def test_programs_with_the_same_names_stay_separate():
     first, second = (compile_library(f"int answer(void) {{ return {value}; }}\n") for value in (1, 2))
     assert (first.answer(), second.answer()) == (1, 2)
 
 
-def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_compilation_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     compile_library("int answer(void) { return 1; }\n")
     with pytest.raises(DsaError):
@@ -26,13 +26,13 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_c_is_one_sentence():
+def test_invalid_c_is_reported_in_one_sentence():
     with pytest.raises(DsaError, match=r"did not compile \(exit 1\): .*error") as caught:
         compile_library("int answer(void) { return wrong; }\n")
     assert "\n" not in str(caught.value)
 
 
-def test_no_compiler_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert compiler() is None
     with pytest.raises(DsaError, match="no C compiler was found"):
@@ -45,14 +45,14 @@ def fake(folder: Path, name: str, script: str) -> None:
     program.chmod(0o755)
 
 
-def test_a_compiler_that_makes_nothing_to_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_compiler_output_that_cannot_be_loaded_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     fake(tmp_path, "cc", 'while [ "$1" != -o ]; do shift; done; echo text > "$2"')
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DsaError, match="the library from cc could not be loaded"):
         compile_library("int answer(void) { return 1; }\n")
 
 
-def test_a_compiler_that_does_not_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_compiler_that_does_not_end_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     fake(tmp_path, "clang", "while :; do :; done")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(module, "TIME_LIMIT_S", 0.2)
@@ -60,7 +60,7 @@ def test_a_compiler_that_does_not_end(monkeypatch: pytest.MonkeyPatch, tmp_path:
         compile_library("int answer(void) { return 1; }\n")
 
 
-def test_the_folder_is_private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_folder_is_private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     fake(tmp_path, "gcc", f'for last; do :; done; ls -ld "$(dirname "$last")" > {tmp_path}/listed; exit 1')
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
     monkeypatch.setattr(module, "_NAMES", ("gcc",))

@@ -1,4 +1,4 @@
-"""What a person may say of effects in doubt."""
+"""Decisions of a person about effects in doubt."""
 
 import pytest
 from kept_runs import begun
@@ -15,7 +15,7 @@ PAY, LOG = "1/2", "1/1"
 
 @pytest.fixture
 def doubted():
-    """A run that was cut off while it paid."""
+    """Return a run that was cut off while it paid."""
     run, _ = begun().feed(Occurrence("order"))
     return run.record(ResultEntry(LOG))
 
@@ -34,18 +34,18 @@ def decide(run, decided=None, answers=None):
     ({}, {PAY: Occurrence("pay.failed")}, OccurrenceError, "is not an answer of pay"),
     ({}, {PAY: Occurrence("paid", {"g": "passed"})}, OccurrenceError, "has no guard 'g'"),
 ])  # fmt: skip
-def test_what_cannot_be_said_of_an_effect(doubted, decided, answers, fault, said):
+def test_invalid_decision_is_refused(doubted, decided, answers, fault, said):
     with pytest.raises(fault, match=said):
         decide(doubted, decided, answers)
 
 
-def test_what_can_be_said(doubted):
+def test_valid_decisions_are_accepted(doubted):
     for handling in ("retry", "fail"):
         decide(doubted, {PAY: handling})
     decide(doubted, {}, {PAY: Occurrence("declined", data={"why": "no money"})})
 
 
-def test_an_effect_without_answers_has_been_done_or_not(doubted):
+def test_effect_without_answers_can_be_marked_done_but_not_answered(doubted):
     run = doubted.record(ResultEntry(PAY)).feed(Occurrence("paid"), PAY)[0]
     mail = "2/1"
     decide(run, {mail: "done"})
@@ -53,7 +53,7 @@ def test_an_effect_without_answers_has_been_done_or_not(doubted):
         decide(run, {}, {mail: Occurrence("paid")})
 
 
-def test_an_answer_is_recorded_as_a_persons_word_and_left_to_be_taken(doubted):
+def test_answer_of_a_person_is_recorded_and_left_to_be_taken(doubted):
     run = record_decisions(doubted, {}, {PAY: Occurrence("paid", data={"n": 1})}, 7)
     assert run.ledger[-1].at_ms == 7
     assert run.ledger[-2] == DecidedEntry(PAY, "done", at_ms=7)

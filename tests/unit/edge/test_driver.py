@@ -1,4 +1,4 @@
-"""What the driver does with effects, cancelling and what is sent; real policies and tables, only what is outside follows a list."""
+"""Effects, cancellation and sent events in the driver; policies and tables are real, and only events from outside follow a list."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
 
-def test_one_without_answers_completes_before_the_next_starts_and_two_with_answers_run_at_once():
+def test_effects_without_answers_run_in_sequence_and_those_with_answers_overlap():
     async def play():
         clock, hands = StillClock(), Hands()
         driver = driver_of(TWO_AT_ONCE, hands.effects(), clock=clock)
@@ -32,7 +32,7 @@ def test_one_without_answers_completes_before_the_next_starts_and_two_with_answe
     finish(play())
 
 
-def test_cancel_stops_the_task_and_the_other_one_goes_on():
+def test_cancel_stops_one_effect_and_the_other_continues():
     async def play():
         clock, hands = StillClock(), Hands()
         driver = driver_of(TWO_AT_ONCE, hands.effects(), clock=clock)
@@ -50,7 +50,7 @@ def test_cancel_stops_the_task_and_the_other_one_goes_on():
     finish(play())
 
 
-def test_a_final_state_cancels_what_is_under_way():
+def test_final_state_cancels_effects_under_way():
     async def play():
         clock, hands = StillClock(), Hands()
         driver = driver_of(TWO_AT_ONCE, hands.effects(right=hands.slow), clock=clock)
@@ -65,9 +65,9 @@ def test_a_final_state_cancels_what_is_under_way():
     finish(play())
 
 
-def test_an_answer_that_comes_in_spite_of_cancelling_is_late_and_recorded():
+def test_answer_of_a_cancelled_effect_is_late_and_recorded():
     async def stubborn(action, _context):
-        """Do not let it be cancelled."""
+        """Answer in spite of a cancellation."""
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -89,7 +89,7 @@ def test_an_answer_that_comes_in_spite_of_cancelling_is_late_and_recorded():
     finish(play())
 
 
-def test_the_run_waits_when_only_people_can_go_on_and_can_be_driven_again():
+def test_run_that_waits_for_people_rests_and_can_be_driven_again():
     async def play():
         clock, hands = StillClock(), Hands()
         driver = driver_of(TWO_AT_ONCE, hands.effects(), clock=clock)
@@ -105,7 +105,7 @@ def test_the_run_waits_when_only_people_can_go_on_and_can_be_driven_again():
     finish(play())
 
 
-def test_an_event_whose_sender_has_gone_with_its_event_loop_is_taken_in_another_one():
+def test_event_from_a_closed_event_loop_is_taken_in_another_one():
     driver = driver_of(TWO_AT_ONCE, Hands().effects(), clock=StillClock())
 
     async def offered():
@@ -117,7 +117,7 @@ def test_an_event_whose_sender_has_gone_with_its_event_loop_is_taken_in_another_
     assert (rest.kind, refusals(rest.run)) == ("waiting", ["invalid_state"])
 
 
-def test_nobody_outside_can_answer_for_an_effect():
+def test_only_outside_events_can_be_sent():
     async def play():
         driver = driver_of(TWO_AT_ONCE, Hands().effects())
         for occurrence in (
@@ -149,7 +149,7 @@ def test_steps_are_numbered_under_the_key_of_their_effect():
     assert [step.id for step in steps_of(result)] == ["1/2/1", "1/2/2"]
 
 
-def test_data_that_is_no_json_is_refused_before_anything_happens():
+def test_non_json_data_is_refused_before_anything_happens():
     async def play():
         driver = driver_of(TWO_AT_ONCE, Hands().effects())
         with pytest.raises(TypeError):

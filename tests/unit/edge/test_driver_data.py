@@ -1,4 +1,4 @@
-"""What events bring reaches prompts, guards and policies, as of the moment that counts (D1 to D6); real driver, policies and ledgers."""
+"""Data of events reaches prompts, guards and policies as of the right moment (D1 to D6); driver, policies and ledgers are real."""
 
 import asyncio
 
@@ -76,7 +76,7 @@ MACHINE = loads(TABLE)
 
 
 class Right(GuardInterface):
-    """Pass a text with the total in it; an async one. `given` is what it was given."""
+    """An async guard that passes a text with the total in it. `given` has the arguments of each call."""
 
     def __init__(self):
         self.given = []
@@ -103,7 +103,7 @@ def played(answer, text="It is 7.", machine=MACHINE, **others):
 
 
 @pytest.mark.parametrize(("total", "outcome"), [(7, "done"), (8, "wrong")])
-def test_the_verdict_changes_when_only_what_an_effect_found_changes(total, outcome):
+def test_verdict_changes_with_the_data_that_an_effect_found(total, outcome):
     rest, generator, guard = played({"total": total})
     assert rest.run.outcome == outcome
     assert guard.given == [{"total": total, "who": "ann"}]
@@ -111,7 +111,7 @@ def test_the_verdict_changes_when_only_what_an_effect_found_changes(total, outco
     assert render(asked[1], asked[0]).endswith(f'# TASK\nThe total is {total}: {{{{\n  "total": {total}\n}}}}')
 
 
-def test_a_system_text_goes_as_a_message_of_its_own_and_attempts_as_turns():
+def test_system_text_is_a_separate_message_before_the_user_turn():
     _, generator, _ = played({"total": 7})
     context, template = generator.calls[0]
     assert messages_of(template, context)[0] == {"role": "system", "content": "You serve ann."}
@@ -119,7 +119,7 @@ def test_a_system_text_goes_as_a_message_of_its_own_and_attempts_as_turns():
 
 
 @pytest.mark.parametrize("answer", [{}, None, "7", {"total": None}])
-def test_missing_data_stops_the_run_before_the_effect_and_says_which_row_and_event(answer):
+def test_missing_data_stops_the_run_before_the_effect_and_names_row_and_event(answer):
     rest, generator, _ = played(answer)
     assert rest.kind == "stopped"
     assert (rest.failure.what, rest.failure.code, rest.failure.line) == ("query_llm", "MISSING_DATA", 35)
@@ -129,14 +129,14 @@ def test_missing_data_stops_the_run_before_the_effect_and_says_which_row_and_eve
     assert generator.calls == []
 
 
-def test_a_prompt_with_too_much_data_stops_the_run_before_the_effect(monkeypatch):
+def test_prompt_with_too_much_data_stops_the_run_before_the_effect(monkeypatch):
     monkeypatch.setattr("dsa.runtime.event_data.LONGEST_IN_ALL", 5)
     rest, generator, _ = played({"total": 10})
     assert (rest.failure.what, rest.failure.code, generator.calls) == ("query_llm", "MISSING_DATA", [])
     assert "characters in all, and 5 are allowed in one prompt" in rest.failure.message
 
 
-def test_what_a_guard_reads_is_looked_for_before_the_effect_whose_answer_it_judges():
+def test_guard_data_is_required_before_the_effect_whose_answer_it_judges():
     machine = loads(TABLE.replace("{found.total}", "").replace("{{{found}}}", ""))
     rest, generator, guard = played({}, machine=machine)
     assert (rest.failure.what, rest.failure.line) == ("execute_guard", 37)
@@ -144,7 +144,7 @@ def test_what_a_guard_reads_is_looked_for_before_the_effect_whose_answer_it_judg
     assert (len(generator.calls), guard.given) == (1, [])
 
 
-def test_an_effect_sees_what_there_was_when_it_was_asked_for():
+def test_effect_sees_data_as_of_its_emission():
     """Another `ask` comes while the model writes; after a crash between emission and performing, the prompt is the same to the letter."""
     prompts, gate = [], asyncio.Event()
 
@@ -221,7 +221,7 @@ CONCURRENT = loads("""# concurrent
 
 
 @pytest.mark.parametrize("order", [("left", "right"), ("right", "left")])
-def test_no_verdict_depends_on_the_order_of_concurrent_answers(order):
+def test_verdict_does_not_depend_on_the_order_of_concurrent_answers(order):
     given, gates = [], {}
 
     class Seeing(GuardInterface):
@@ -249,7 +249,7 @@ def test_no_verdict_depends_on_the_order_of_concurrent_answers(order):
     assert rest.run.sigma == {"good": True}
 
 
-def test_a_policy_reads_the_same_and_so_do_those_that_it_calls():
+def test_policy_and_the_policies_it_calls_read_the_same_data():
     registry, read = Registry(), []
 
     @registry.register("helper")
@@ -281,7 +281,7 @@ def test_a_policy_reads_the_same_and_so_do_those_that_it_calls():
     assert read == [{"who": "ann"}, ["ann"], None, "ann"]
 
 
-def test_an_async_guard_that_breaks_stops_the_run_like_any_other():
+def test_async_guard_that_raises_stops_the_run():
     class Broken(GuardInterface):
         async def validate(self, artifact, **_given):
             raise SystemExit(f"no {artifact.content}")
@@ -292,7 +292,7 @@ def test_an_async_guard_that_breaks_stops_the_run_like_any_other():
     assert "no 7" in rest.failure.message
 
 
-def test_an_async_guard_may_limit_its_own_time():
+def test_async_guard_may_limit_its_own_time():
     class Slow(GuardInterface):
         async def validate(self, artifact, **_given):
             try:
@@ -305,7 +305,7 @@ def test_an_async_guard_may_limit_its_own_time():
     assert finish(driver.drive(Occurrence("ask", data={}))).run.outcome == "done"
 
 
-def test_a_secret_is_in_no_prompt_and_in_no_guard_and_nowhere_in_the_ledger():
+def test_secret_is_absent_from_prompts_guards_and_the_ledger():
     word, generator, guard = "opensesame", Texts(["It is 7."]), Right()
     secrets = Secrets({"KEY": word})
     run, commands = begin(MACHINE, "r")
@@ -362,7 +362,7 @@ BUREAUS = """# bureaus
 
 
 @pytest.mark.parametrize(("index", "values"), [("1..2", (1, 2)), ("{ann, bob}", ("ann", "bob"))])
-def test_a_guard_of_a_family_is_told_the_index_and_given_the_data_of_its_own_event(index, values):
+def test_guard_of_a_family_gets_the_index_and_the_data_of_its_own_event(index, values):
     machine = loads(
         BUREAUS.format(rows=index, uses="own = said[b]; note = noted[b]?; since = open? since noted[b]; which = b")
     )
@@ -401,13 +401,13 @@ def test_a_guard_of_a_family_is_told_the_index_and_given_the_data_of_its_own_eve
         ("x = noted[b] since said[b]", "is never there: the guard judges said[b], and nothing is newer"),
     ],
 )
-def test_what_a_guard_of_a_family_cannot_use_is_reported_with_its_cell(uses, message):
+def test_invalid_use_in_a_guard_of_a_family_is_reported(uses, message):
     with pytest.raises(MachineError) as raised:
         loads(BUREAUS.format(rows="1..2", uses=uses))
     assert message in str(raised.value)
 
 
-def test_what_a_guard_of_a_family_uses_must_be_there_in_every_run():
+def test_data_that_a_guard_of_a_family_uses_must_exist_in_every_run():
     report = check(loads(BUREAUS.format(rows="1..2", uses="note = noted[b]")))
     assert [each.code for each in report.diagnostics][:1] == ["DSA316"] or report.diagnostics
     assert "noted[1]" in report.diagnostics[0].message

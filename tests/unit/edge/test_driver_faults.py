@@ -56,7 +56,7 @@ class Hostile(BaseException):
 
 
 def doing(*results):
-    """A policy that does one thing after the other: raise an exception, or return anything else."""
+    """Return a policy that goes through the results: it raises an exception, and returns anything else."""
     left = iter(results)
 
     async def policy(_action, _context):
@@ -91,7 +91,7 @@ ODD = {
     "nothing": (None, "gave None, not a list of Steps"),
     "a text": ("fetched", "gave str, not a list of Steps"),
     "other things": (["fetched"], "gave list with str in it"),
-    "an error without words": ([Step("", "fetch", "action_result", {"error": True})], "gives no reason"),
+    "an error without a reason": ([Step("", "fetch", "action_result", {"error": True})], "gives no reason"),
     "verdicts as a list": (
         [Step("", "fetch", "event", {"event": "fetched", "verdicts": ["fair"]})],
         "must be an object",
@@ -106,26 +106,26 @@ ODD = {
 
 @each_row(("result", "said"), ODD.values(), ids=ODD)
 @each_row("effect", ["fetch", "log"])
-def test_nothing_that_a_policy_does_ends_the_run_in_another_way(effect, result, said):
+def test_misbehaving_policy_stops_the_run_with_a_reason(effect, result, said):
     if effect == "log" and said.startswith(("must be an object", "answered")):
-        return  # what an effect without answers gives is recorded, not read
+        return  # the result of an effect without answers is recorded, not read
     rest = driven(errand(**{effect: doing(result, result, result)}))
     assert (rest.kind, rest.failure.what) == ("stopped", effect)
     assert said in rest.failure.message
 
 
-def test_a_policy_that_is_no_async_function_says_so():
+def test_synchronous_policy_is_reported():
     rest = driven(errand(fetch=lambda _action, _context: [event_step("fetch", "fetched")]))
     assert "not an async function" in rest.failure.message
 
 
 @pytest.mark.parametrize("field", ["id", "actor", "type"])
-def test_a_step_is_made_of_texts(field):
+def test_non_text_field_of_a_step_is_refused(field):
     with pytest.raises(TypeError):
         Step(**{"id": "", "actor": "fetch", "type": "text", field: 3})
 
 
-def test_an_effect_is_tried_again_as_often_as_the_table_says_and_each_try_is_recorded():
+def test_effect_is_retried_as_the_table_says_and_each_try_is_recorded():
     rest = driven(errand(doing(OSError("one"), [], [event_step("fetch", "fetched")]), doing(OSError("first"), [])))
     assert rest.run.outcome == "done"
     tries = [entry.steps for entry in rest.run.ledger if isinstance(entry, ResultEntry)]
@@ -133,12 +133,12 @@ def test_an_effect_is_tried_again_as_often_as_the_table_says_and_each_try_is_rec
     assert said == ["first", "", "one", "its policy gave 0 events instead of one", None]
 
 
-def test_an_effect_is_tried_no_more_often_than_the_table_says():
+def test_effect_is_not_retried_more_often_than_the_table_says():
     rest = driven(errand(doing(*[OSError("down")] * 3, AssertionError("a fourth time"))))
     assert (rest.kind, rest.failure.message) == ("stopped", "down")
 
 
-def test_each_try_has_the_time_limit_for_itself_and_waits_longer_than_the_one_before():
+def test_each_try_has_its_own_time_limit_and_a_longer_pause_before_it():
     tried_s = []
 
     async def slow(_action, context):
@@ -151,7 +151,7 @@ def test_each_try_has_the_time_limit_for_itself_and_waits_longer_than_the_one_be
     assert tried_s == [0, 5 + 0.5, 5.5 + 5 + 1]
 
 
-def test_a_spent_budget_is_a_failure_of_the_effect_and_nothing_is_performed():
+def test_spent_budget_fails_the_effect_without_performing_it():
     limits = [read_limit("fetch.calls=2", ["fetch"]), read_limit("seconds=100", [])]
     rest = driven(errand(doing(OSError("down"), OSError("down"), AssertionError("a third time")), limits=limits))
     assert str(rest.failure) == "fetch (line 26) failed: its budget is spent: at most 2 calls of fetch"
@@ -166,7 +166,7 @@ def test_a_spent_budget_is_a_failure_of_the_effect_and_nothing_is_performed():
     ]
 
 
-def test_what_a_budget_of_seconds_leaves_is_a_time_limit():
+def test_rest_of_a_budget_in_seconds_is_a_time_limit():
     async def slow(_action, _context):
         await asyncio.Event().wait()
 
@@ -186,7 +186,7 @@ def test_what_a_budget_of_seconds_leaves_is_a_time_limit():
 
 
 @pytest.mark.parametrize("effect", ["fetch", "log"])
-def test_a_watcher_that_fails_is_heard_and_nothing_hangs(effect):
+def test_failure_of_a_watcher_is_raised_and_nothing_hangs(effect):
     def watch(entries):
         key = {"log": "1/1", "fetch": "1/2"}[effect]
         if any(isinstance(entry, ResultEntry) and entry.key == key for entry in entries):
@@ -199,7 +199,7 @@ def test_a_watcher_that_fails_is_heard_and_nothing_hangs(effect):
 @pytest.mark.parametrize(
     "entry", ["artifact", ResultEntry("k"), ArtifactEntry("k", "s", 1, "a", "d", seconds=float("nan"))]
 )
-def test_what_cannot_be_recorded_is_refused_before_anything_has_changed(entry):
+def test_invalid_entry_is_refused_before_anything_changes(entry):
     async def recording(_action, context):
         context.record(entry)
         return []
@@ -211,7 +211,7 @@ def test_what_cannot_be_recorded_is_refused_before_anything_has_changed(entry):
     assert written == list(rest.run.ledger)
 
 
-def test_a_guard_that_says_what_the_table_rules_out_stops_the_run():
+def test_verdict_that_the_table_rules_out_stops_the_run():
     rest = driven(errand(fair=Verdicts([GuardResult(passed=False, fatal=True)])))
     assert (rest.kind, rest.failure.what) == ("stopped", "a guard that judges go")
     assert "guard fair cannot say 'fatal'; it says: passed, failed" in rest.failure.message
@@ -221,7 +221,7 @@ def test_a_guard_that_says_what_the_table_rules_out_stops_the_run():
 @pytest.mark.parametrize(
     "fields", [{"passed": "no"}, {"passed": None}, {"passed": True, "feedback": None}, {"passed": False, "fatal": 1}]
 )
-def test_what_is_only_true_or_false_in_a_way_is_no_verdict(fields):
+def test_guard_result_refuses_values_of_the_wrong_type(fields):
     with pytest.raises(TypeError):
         GuardResult(**fields)
 
@@ -231,7 +231,7 @@ class Gives(GuardInterface):
         return None
 
 
-def test_a_guard_that_gives_none_is_named():
+def test_guard_that_returns_none_is_named():
     rest = driven(errand(fair=Gives()))
     assert "guard fair gave None, not a GuardResult" in rest.failure.message
 
@@ -295,14 +295,14 @@ class Makes(GeneratorInterface):
         (Artifact("x", usage=Usage("m", float("nan"))), "not JSON compliant"),
     ],
 )
-def test_what_a_generator_may_not_give_is_a_failure_that_says_so(made, said):
+def test_invalid_result_of_a_generator_is_reported_as_a_failure(made, said):
     rest = driven(agent(Makes(made), Verdicts([""])))
     assert (rest.kind, rest.failure.what) == ("stopped", "query_llm")
     assert said in rest.failure.message
     assert not [entry for entry in rest.run.ledger if isinstance(entry, ArtifactEntry)]
 
 
-def test_a_watcher_that_fails_while_a_policy_records_is_not_the_policys_fault():
+def test_failure_of_a_watcher_during_a_record_is_not_blamed_on_the_policy():
     def watch(entries):
         if any(isinstance(entry, ArtifactEntry) for entry in entries):
             raise OSError("disk full")
@@ -317,13 +317,13 @@ def test_a_watcher_that_fails_while_a_policy_records_is_not_the_policys_fault():
 @pytest.mark.parametrize(
     "text", ["", "\ud800 half", "\x00\x1b[2J", "x" * 3_000_000], ids=["empty", "surrogate", "control", "long"]
 )
-def test_any_text_is_an_artifact(text):
+def test_any_text_can_be_an_artifact(text):
     rest = driven(agent(Texts([text]), Verdicts([""])))
     assert rest.run.outcome == "done"
 
 
-def test_looking_back_costs_the_same_however_long_the_history():
-    """The whole history is there for who asks; a generator that does not ask makes nobody fetch it."""
+def test_cost_of_a_step_does_not_grow_with_the_history():
+    """The whole history is available on request; without a request it is not fetched."""
     fetched = []
 
     class Counting(MemoryArtifacts):
@@ -343,7 +343,7 @@ def test_looking_back_costs_the_same_however_long_the_history():
     assert (last.feedback_history[0], len(last.feedback_history)) == (("text 0", "no"), 40)
 
 
-def test_a_failure_tells_its_kind_and_where_in_the_users_code_it_came_from():
+def test_failure_names_its_kind_and_its_place_in_the_users_code():
     async def slow(_action, _context):
         raise KeyError("title")
 

@@ -1,4 +1,4 @@
-"""Guards and generators under the driver: when they are asked, what is recorded, and what a broken one leads to."""
+"""Guards and generators under the driver: when they are called, what is recorded, and what a broken one leads to."""
 
 import threading
 
@@ -74,12 +74,12 @@ def run_agent(text, texts, verdicts, polite=("",), specification="please"):
         machine, effects, {"g": guard, "polite": Verdicts(polite)}, {"llm": generator}, observe=entries.extend
     )
     rest = finish(driver.drive(Occurrence("specification", data=specification)))
-    assert entries == list(rest.run.ledger), "whoever watches sees every entry, in order"
+    assert entries == list(rest.run.ledger), "an observer sees every entry, in order"
     assert replay(machine, rest.run.ledger) == rest.run
     return rest, generator, guard
 
 
-def test_a_guard_judges_an_event_on_its_way_in():
+def test_guard_judges_an_incoming_event():
     rest, _, _ = run_agent(UNHANDLED, [], [], polite=["rude!"])
     assert rest.run.outcome == "rude"
     rest, _, _ = run_agent(UNHANDLED, ["a"], [""])
@@ -99,7 +99,7 @@ BROKEN_GUARDS = [
 
 
 @pytest.mark.parametrize(("guard", "message"), BROKEN_GUARDS)
-def test_a_broken_guard_is_never_a_verdict(guard, message):
+def test_broken_guard_gives_no_verdict(guard, message):
     rest, _, _ = run_agent(UNHANDLED, ["text"], guard)
     assert rest.kind == "stopped"
     line = next(r.span.line for r in loads(UNHANDLED).transitions if r.event == "artifact")
@@ -110,13 +110,13 @@ def test_a_broken_guard_is_never_a_verdict(guard, message):
     assert "execute_guard" in rest.run.keys.values(), "the effect is outstanding still: the run can go on"
 
 
-def test_a_row_can_handle_a_broken_guard():
+def test_row_can_handle_a_broken_guard():
     rest, _, _ = run_agent(HANDLED, ["text"], [ConnectionError("no route")])
     assert (rest.kind, rest.run.outcome) == ("finished", "broken")
 
 
 @pytest.mark.parametrize(("text", "kind"), [(UNHANDLED, "stopped"), (HANDLED, "finished")])
-def test_a_generator_that_raises_is_a_failure_of_query_llm(text, kind):
+def test_generator_that_raises_fails_query_llm(text, kind):
     rest, _, _ = run_agent(text, [TimeoutError("too slow")], [])
     assert rest.kind == kind
     event = [entry for entry in rest.run.ledger if isinstance(entry, EventEntry) and entry.event == "query_llm.failed"]
@@ -125,7 +125,7 @@ def test_a_generator_that_raises_is_a_failure_of_query_llm(text, kind):
         assert (rest.failure.what, rest.failure.message) == ("query_llm", "too slow")
 
 
-def test_the_artifact_is_recorded_before_its_guard_runs_and_the_verdict_after():
+def test_artifact_is_recorded_before_its_guard_runs_and_the_verdict_after():
     rest, _, _ = run_agent(UNHANDLED, ["one", "two"], ["no", GuardResult(passed=False, feedback="never", fatal=True)])
     kinds = [
         entry.effect if isinstance(entry, EffectEntry) else type(entry).__name__
@@ -137,7 +137,7 @@ def test_the_artifact_is_recorded_before_its_guard_runs_and_the_verdict_after():
     assert rest.run.outcome == "failed"
 
 
-def test_guards_run_beside_the_loop():
+def test_guards_run_outside_the_event_loop_thread():
     class Where(GuardInterface):
         def validate(self, artifact, **dependencies):
             self.thread = threading.current_thread()

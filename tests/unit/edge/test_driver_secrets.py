@@ -1,4 +1,4 @@
-"""A run keeps no secret, and nothing that had one passes, whatever the policies and guards behind it do."""
+"""Runs store no secret, and no text that had one passes, whatever their policies and guards do."""
 
 from pathlib import Path
 
@@ -80,7 +80,7 @@ async def nothing(_action, _context):
 
 
 def forging(content):
-    """Policies of somebody's own, that ask no guard and say that everything is fine."""
+    """Return custom policies that call no guard and report that everything passed."""
 
     async def query_llm(action, context):
         made = context.artifacts.store(Artifact(content, context.run.step("g").attempts + 1, step="g"))
@@ -97,7 +97,7 @@ def forging(content):
     return {"query_llm": query_llm, "execute_guard": execute_guard, **dict.fromkeys(others, nothing)}
 
 
-def test_a_policy_that_says_passed_of_a_text_with_a_secret_is_not_believed():
+def test_policy_that_passes_a_text_with_a_secret_is_overruled():
     driver = driver_of(MACHINE, forging(f"key = '{WORD}'"))
     rest = finish(driver.drive(Occurrence("specification", data=f"say {WORD}")))
     assert (rest.run.outcome, rest.run.sigma) == ("failed", {"satisfied": False})
@@ -114,7 +114,7 @@ def test_a_policy_that_says_passed_of_a_text_with_a_secret_is_not_believed():
     assert replay(MACHINE, entries) == rest.run
 
 
-def test_a_text_without_one_passes_as_ever():
+def test_text_without_a_secret_passes():
     rest = finish(driver_of(MACHINE, forging("key = 1")).drive(Occurrence("specification")))
     assert rest.run.outcome == "succeeded"
 
@@ -125,7 +125,7 @@ async def make(action, context):
     return [event_step(action.policy, "artifact", data={"artifact_id": made.artifact_id})]
 
 
-def test_a_guard_that_is_asked_as_an_event_arrives_does_not_pass_it_but_a_person_may():
+def test_guard_of_an_incoming_event_cannot_pass_a_secret_but_a_person_can():
     driver = driver_of(WAITING, {"make": make}, {"g": PASSES})
     rest = finish(driver.drive(Occurrence("text", data="fine")))
     assert (rest.kind, rest.run.configuration.state, rest.run.sigma) == ("waiting", "asking", {"good": False})
@@ -135,12 +135,12 @@ def test_a_guard_that_is_asked_as_an_event_arrives_does_not_pass_it_but_a_person
     assert rest.run.step("g").redacted == ("THE_TOKEN",), "and it still says so"
 
 
-def test_an_event_that_is_a_text_with_a_secret_does_not_pass():
+def test_event_with_a_secret_does_not_pass():
     rest = finish(driver_of(WAITING, {"make": make}, {"g": PASSES}).drive(Occurrence("text", data=f"say {WORD}")))
     assert rest.run.outcome == "gone"
 
 
-def test_what_a_guard_raises_as_an_event_arrives_is_told_without_secrets():
+def test_error_of_a_guard_of_an_incoming_event_is_reported_without_secrets():
     guard = Says(RuntimeError(f"401 for {WORD!r}"))
     rest = finish(driver_of(WAITING, {"make": make}, {"g": guard}).drive(Occurrence("text", data="x")))
     assert (rest.kind, rest.failure.message) == ("stopped", "401 for '[secret THE_TOKEN]'")
@@ -160,13 +160,13 @@ def drive(root, document, effects, *sent, run_id=None):
     return finish(driven())
 
 
-def test_what_a_run_is_started_with_is_kept_without_secrets(tmp_path):
+def test_start_of_a_run_is_recorded_without_secrets(tmp_path):
     document = MachineDocument(WAITING, dumps(WAITING), Path(f"/home/{WORD}/machine.md"))
     rest = drive(tmp_path, document, {"make": make})
     assert dict(rest.run.ledger[0].started)["file"] == "/home/[secret THE_TOKEN]/machine.md"
 
 
-def test_a_document_with_a_secret_is_refused_before_anything_is_kept(tmp_path):
+def test_document_with_a_secret_is_refused_before_anything_is_stored(tmp_path):
     text = dumps(WAITING) + f"\nThe key is\n{WORD}.\n"
     lines = len(text.splitlines())
     with pytest.raises(
@@ -176,8 +176,8 @@ def test_a_document_with_a_secret_is_refused_before_anything_is_kept(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_who_goes_on_without_the_secret_knows_what_had_it(tmp_path, monkeypatch):
-    """Its variable is gone in the second life: the texts still say that they had it, and do not pass."""
+def test_run_resumed_without_the_secret_still_fails_texts_that_had_it(tmp_path, monkeypatch):
+    """Its variable is gone when the run is resumed: the texts still say that they had it, and do not pass."""
 
     async def cut_off(_action, _context):
         raise ConnectionError("no power")
@@ -192,14 +192,14 @@ def test_who_goes_on_without_the_secret_knows_what_had_it(tmp_path, monkeypatch)
     assert (rest.run.outcome, rest.run.sigma) == ("failed", {"satisfied": False})
 
 
-def test_what_a_module_raises_as_it_is_imported_is_told_without_secrets(tmp_path):
+def test_import_error_of_a_module_is_reported_without_secrets(tmp_path):
     (tmp_path / "mine.py").write_text(f"raise RuntimeError('no login with {WORD}')\n")
     with pytest.raises(BindingError, match=r"no login with \[secret THE_TOKEN\]"):
         bind(MACHINE, module=str(tmp_path / "mine.py"))
 
 
 @pytest.mark.parametrize("said", ["WORD", [1], {"WORD": 1}])
-def test_what_a_module_calls_secrets_are_names_of_variables(tmp_path, monkeypatch, said):
+def test_secret_names_of_a_module_must_be_names_of_variables(tmp_path, monkeypatch, said):
     monkeypatch.setenv("WORD", "sesame")
     (tmp_path / "mine.py").write_text("secret_names = ['WORD']\n")
     assert bind(MACHINE, module=str(tmp_path / "mine.py"), model="openai/m").secrets.text("sesame") == "[secret WORD]"
@@ -208,7 +208,7 @@ def test_what_a_module_calls_secrets_are_names_of_variables(tmp_path, monkeypatc
         bind(MACHINE, module=str(tmp_path / "mine.py"), model="openai/m")
 
 
-def test_secrets_are_those_of_the_environment_unless_others_are_given():
+def test_secrets_come_from_the_environment_unless_others_are_passed():
     assert "THE_TOKEN" in Bindings({}).secrets.names
     machine, told = WAITING, []
     binding = Bindings({"make": make}, {"g": PASSES}, secrets=Secrets({"OTHER": "elsewhere"}))

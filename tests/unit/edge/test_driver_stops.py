@@ -1,4 +1,4 @@
-"""What stops a run: effects that fail, answers that are none, answers that the table cannot take."""
+"""Causes that stop a run: failing effects, invalid answers, and answers that the table cannot take."""
 
 import pytest
 from hands import HOLES, TWO_AT_ONCE, Hands, driver_of, finish
@@ -10,7 +10,7 @@ from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
 
-def test_an_effect_without_answers_that_fails_stops_the_run():
+def test_failing_effect_without_answers_stops_the_run():
     async def broken(_action, _context):
         raise OSError("disk full")
 
@@ -43,7 +43,7 @@ def test_an_effect_without_answers_that_fails_stops_the_run():
     ],
     ids=["nothing", "another's", "unknown", "twice", "unknown guard", "error as data"],
 )
-def test_an_answer_that_is_none_is_a_failure_of_the_effect(steps):
+def test_invalid_answer_fails_the_effect(steps):
     async def odd(_action, _context):
         return steps
 
@@ -58,7 +58,7 @@ def test_an_answer_that_is_none_is_a_failure_of_the_effect(steps):
     assert any(step["payload"].get("error") for step in results[0].steps)
 
 
-def test_an_answer_that_the_table_cannot_take_stops_the_run():
+def test_answer_that_the_table_cannot_take_stops_the_run():
     async def play():
         clock, hands = StillClock(), Hands()
         driver = driver_of(HOLES, hands.effects(), clock=clock)
@@ -70,7 +70,7 @@ def test_an_answer_that_the_table_cannot_take_stops_the_run():
     assert "left_done in working" in str(rest.failure)
 
 
-def test_nothing_is_left_under_way_when_the_run_has_stopped():
+def test_stopped_run_leaves_nothing_under_way():
     async def broken(_action, _context):
         raise OSError("disk full")
 

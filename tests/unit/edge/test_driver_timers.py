@@ -1,4 +1,4 @@
-"""Timers and time limits on a clock that stands still: when they fire, when they are dropped."""
+"""Timers and time limits on a clock that only the test moves: when they fire, when they are dropped."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
 
-def test_a_timer_fires_when_its_time_has_come_and_not_before():
+def test_timer_fires_at_its_time_and_not_before():
     async def play():
         clock, hands = StillClock(), Hands()
         driver = driver_of(TWO_AT_ONCE, hands.effects(), clock=clock)
@@ -31,7 +31,7 @@ def test_a_timer_fires_when_its_time_has_come_and_not_before():
     finish(play())
 
 
-def test_a_timer_is_dropped_when_its_state_is_left():
+def test_timer_is_dropped_when_its_state_is_left():
     async def play():
         clock, hands = StillClock(), Hands()
         driver = driver_of(TWO_AT_ONCE, hands.effects(), clock=clock)
@@ -46,7 +46,7 @@ def test_a_timer_is_dropped_when_its_state_is_left():
     finish(play())
 
 
-def test_the_time_limit_of_an_effect_is_a_failure_that_a_row_can_handle():
+def test_time_limit_of_an_effect_is_a_failure_that_a_row_can_handle():
     async def play():
         clock, hands = StillClock(), Hands()
         driver = driver_of(TWO_AT_ONCE, hands.effects(), clock=clock)
@@ -62,8 +62,8 @@ def test_the_time_limit_of_an_effect_is_a_failure_that_a_row_can_handle():
     finish(play())
 
 
-def test_a_timer_that_fired_for_an_earlier_stay_is_forgotten():
-    """It stood behind an event by which its state was left and entered again."""
+def test_timer_that_fired_for_an_earlier_stay_is_ignored():
+    """It was queued behind an event that left its state and entered it again."""
 
     async def play():
         clock, hands, gate = StillClock(), Hands(), asyncio.Event()
@@ -87,7 +87,7 @@ def test_a_timer_that_fired_for_an_earlier_stay_is_forgotten():
 
 
 class Broken(StillClock):
-    """Says what time it is so often, and then no more; nobody can wait for it."""
+    """A clock that fails after a number of readings, and whenever something waits for it."""
 
     def __init__(self, times):
         super().__init__()
@@ -104,7 +104,7 @@ class Broken(StillClock):
 
 
 @pytest.mark.parametrize(("events", "times"), [((), 99), (("go",), 0), (("go",), 2)], ids=str)
-def test_what_breaks_a_task_of_the_driver_ends_its_drive(events, times):
+def test_error_in_a_task_of_the_driver_ends_the_drive(events, times):
     async def play():
         driver = driver_of(TWO_AT_ONCE, Hands().effects(), clock=Broken(times))
         with pytest.raises(OSError, match="the clock has stopped"):
@@ -134,8 +134,8 @@ ASKING = loads("""# asking
 
 
 @pytest.mark.parametrize(("posted_s", "state"), [(9.9, "paid"), (10.0, "paid"), (10.1, "lapsed")])
-def test_what_was_posted_before_a_timer_was_due_is_taken_before_it_rings(posted_s, state):
-    """Whoever looks into the inbox only now and then looks once more before a timer rings."""
+def test_message_posted_before_a_timer_was_due_is_taken_before_it_fires(posted_s, state):
+    """A driver that reads the inbox only now and then reads it once more before a timer fires."""
 
     async def play():
         clock = StillClock()

@@ -57,7 +57,7 @@ def asked(together="2", retries="", limit="", kind="sensing", in_doubt="retry"):
 
 
 class Asker:
-    """A policy that waits for the test: it says under which keys it is at work, and the most that were at once."""
+    """A policy that waits for the test: it records the keys under which it is at work, and the most at any one time."""
 
     def __init__(self):
         self.begun, self.under_way, self.most = [], {}, 0
@@ -109,7 +109,7 @@ def played(work, machine):
     return finish(whole())
 
 
-def test_only_so_many_are_performed_side_by_side_and_the_others_wait_in_the_order_of_their_keys():
+def test_column_together_limits_concurrency_and_the_rest_wait_in_key_order():
     async def work(play):
         assert (play.asker.begun, list(play.driver.run.keys)) == (["1/1", "1/2"], ["1/1", "1/2", "1/3", "1/4"])
         await play.answer("1/2")
@@ -125,7 +125,7 @@ def test_only_so_many_are_performed_side_by_side_and_the_others_wait_in_the_orde
     played(work, asked())
 
 
-def test_all_are_performed_side_by_side_where_the_column_is_empty():
+def test_all_emissions_run_concurrently_where_the_column_is_empty():
     async def work(play):
         assert play.asker.begun == ["1/1", "1/2", "1/3", "1/4"]
         await play.kill()
@@ -133,7 +133,7 @@ def test_all_are_performed_side_by_side_where_the_column_is_empty():
     played(work, asked(together=""))
 
 
-def test_a_time_limit_runs_from_the_beginning_of_the_work():
+def test_time_limit_starts_with_the_work():
     async def work(play):
         await play.clock.advance(2)
         await play.clock.settle()
@@ -151,7 +151,7 @@ def test_a_time_limit_runs_from_the_beginning_of_the_work():
     played(work, asked(together="1", limit="3s"))
 
 
-def test_a_retry_keeps_its_place():
+def test_retry_keeps_its_place():
     async def work(play):
         await play.answer("1/1", step=error_step("ask", "NO", "no"))
         assert play.asker.under_way == {}, "it waits before the next try"
@@ -165,7 +165,7 @@ def test_a_retry_keeps_its_place():
     played(work, asked(together="1", retries="1"))
 
 
-def test_an_emission_that_is_cancelled_while_it_waits_is_never_begun():
+def test_emission_cancelled_while_it_waits_is_never_started():
     async def work(play):
         play.driver.send(Occurrence("stop"))
         await play.clock.settle()
@@ -186,7 +186,7 @@ def test_new_emissions_take_the_places_of_those_that_the_same_row_cancels():
     played(work, asked())
 
 
-def test_a_late_answer_of_a_cancelled_emission_is_refused_while_others_of_its_effect_are_outstanding():
+def test_late_answer_of_a_cancelled_emission_is_refused_while_others_are_open():
     asker = Asker()
 
     async def stubborn(action, context):
@@ -211,7 +211,7 @@ def test_a_late_answer_of_a_cancelled_emission_is_refused_while_others_of_its_ef
     finish(work())
 
 
-def test_a_question_to_a_person_gives_its_place_back():
+def test_question_to_a_person_frees_its_place():
     async def work(play):
         await play.answer("1/1", step=question_step("ask", "how many?"))
         assert play.asker.begun == ["1/1", "1/2"]
@@ -223,7 +223,7 @@ def test_a_question_to_a_person_gives_its_place_back():
     played(work, asked(together="1"))
 
 
-def test_a_failure_without_a_row_stops_the_run_before_the_next_begins():
+def test_unhandled_failure_stops_the_run_before_the_next_emission_begins():
     machine = loads(
         "\n".join(line for line in ASKED.splitlines() if "ask.failed" not in line).format(
             together="1", retries="", limit="", kind="sensing", in_doubt="retry"
@@ -238,7 +238,7 @@ def test_a_failure_without_a_row_stops_the_run_before_the_next_begins():
 
 
 class Log:
-    """A journal that says how many results are durable."""
+    """A journal that records what is durable."""
 
     def __init__(self):
         self.entries = []
@@ -247,7 +247,7 @@ class Log:
         self.entries += entries
 
 
-def test_a_result_is_durable_before_another_emission_begins_in_its_place():
+def test_result_is_durable_before_another_emission_begins_in_its_place():
     log, asker, seen = Log(), Asker(), []
 
     async def ask(action, context):
@@ -291,7 +291,7 @@ def after(answered, **columns):
         ("", (), ["1/1", "1/2", "1/3", "1/4"]),
     ],
 )
-def test_what_was_not_begun_is_not_in_doubt(together, answered, doubts):
+def test_emission_that_was_not_started_is_not_in_doubt(together, answered, doubts):
     run, begun = after(answered, together=together, kind="actuator", in_doubt="ask")
     status = status_of(run)
     assert (status.kind, [intent.key for intent in status.doubts]) == ("in doubt", doubts)
@@ -301,7 +301,7 @@ def test_what_was_not_begun_is_not_in_doubt(together, answered, doubts):
     ]
 
 
-def test_a_run_that_is_cut_off_begins_the_rest_in_order_and_records_only_what_was_in_doubt():
+def test_resumed_run_starts_the_rest_in_order_and_records_only_doubts():
     run, _ = after(("1/2",))
 
     async def work():

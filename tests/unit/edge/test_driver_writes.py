@@ -1,4 +1,4 @@
-"""When the driver writes: one append for what came of an effect and all that follows, and none too late."""
+"""Writes of the driver: one append for the result of an effect and all that follows, and none too late."""
 
 import asyncio
 import threading
@@ -63,7 +63,7 @@ LIMITED = loads(f"""{TABLE}
 
 
 class Writes:
-    """A journal that says which entries were written together."""
+    """A journal that records which entries were written together."""
 
     run, epoch = "r", 1
 
@@ -81,11 +81,11 @@ class Writes:
         return list(chain.from_iterable(self.appends[after:]))
 
     def release(self):
-        """Nobody else wants it."""
+        """Do nothing: there is no other writer."""
 
 
 class Slow(GuardInterface):
-    """Passes, once it is let go; it has a thread of its own meanwhile."""
+    """Passes once its gate opens; until then it blocks its thread."""
 
     def __init__(self, gate):
         self._gate = gate
@@ -121,7 +121,7 @@ def answer(event, *, is_eager, waits=0, records=False):
 @each_row("is_eager", [False, True])
 @each_row("waits", [0, 1, 5])
 @each_row("machine", [MACHINE, LIMITED], ids=["unlimited", "limited"])
-def test_what_came_of_an_effect_is_written_with_what_follows(machine, is_eager, waits):
+def test_result_of_an_effect_is_written_with_what_follows(machine, is_eager, waits):
     effects = {
         name: answer(event, is_eager=is_eager, waits=waits) for name, event in (("make", "made"), ("check", "checked"))
     }
@@ -137,7 +137,7 @@ def test_what_came_of_an_effect_is_written_with_what_follows(machine, is_eager, 
 @each_row("is_eager", [False, True])
 @each_row("waits", [0, 1, 5])
 @each_row("machine", [MACHINE, LIMITED], ids=["unlimited", "limited"])
-def test_what_a_policy_records_is_written_with_what_came_of_it(machine, is_eager, waits):
+def test_entries_of_a_policy_are_written_with_its_result(machine, is_eager, waits):
     effects = {
         name: answer(event, is_eager=is_eager, waits=waits, records=True)
         for name, event in (("make", "made"), ("check", "checked"))
@@ -151,7 +151,7 @@ def test_what_a_policy_records_is_written_with_what_came_of_it(machine, is_eager
 
 
 @pytest.mark.parametrize("is_eager", [False, True])
-def test_nothing_begins_before_it_is_written(is_eager):
+def test_effect_is_written_before_it_begins(is_eager):
     begun = []
 
     def watched(event):
@@ -194,7 +194,7 @@ PAIR = loads("""# pair
 """)
 
 
-def test_a_result_is_written_before_the_next_effect_of_the_row_begins():
+def test_result_is_written_before_the_next_effect_of_the_row_begins():
     written = []
 
     @answering("checked")
@@ -207,7 +207,7 @@ def test_a_result_is_written_before_the_next_effect_of_the_row_begins():
     assert "result make" in written
 
 
-def test_a_result_is_written_at_once_while_another_effect_is_waited_for():
+def test_result_is_written_at_once_while_another_effect_is_pending():
     async def play():
         gate, seen = asyncio.Event(), []
 
@@ -229,7 +229,7 @@ def test_a_result_is_written_at_once_while_another_effect_is_waited_for():
     assert finish(play())[2:] == [["result check"]]
 
 
-def test_a_result_is_written_at_once_while_a_guard_is_asked():
+def test_result_is_written_at_once_while_a_guard_is_running():
     async def play():
         gate, go_on = threading.Event(), asyncio.Event()
 
@@ -252,13 +252,13 @@ def test_a_result_is_written_at_once_while_a_guard_is_asked():
     assert finish(play())[1:] == [["result make"]]
 
 
-def test_what_was_done_is_written_when_the_drive_is_cancelled():
+def test_result_is_written_when_the_drive_is_cancelled():
     async def play():
         driver, writes = driver_of(
             {"make": answer("made", is_eager=False, waits=2), "check": answer("checked", is_eager=False)}
         )
         driving = asyncio.create_task(driver.drive(Occurrence("go")))
-        while not any(isinstance(entry, ResultEntry) for entry in driver.run.ledger):  # noqa: ASYNC110  (nobody tells)
+        while not any(isinstance(entry, ResultEntry) for entry in driver.run.ledger):  # noqa: ASYNC110  (there is no event to wait for)
             await asyncio.sleep(0)
         driving.cancel()
         await asyncio.gather(driving, return_exceptions=True)
@@ -270,7 +270,7 @@ def test_what_was_done_is_written_when_the_drive_is_cancelled():
 # -- eager policies -----------------------------------------------------------------------------------------------------
 
 
-def test_an_eager_policy_begins_in_the_drivers_task_and_goes_on_in_its_own():
+def test_eager_policy_begins_in_the_driver_task_and_continues_in_its_own_task():
     tasks = []
 
     @answering("made", is_eager=True)
@@ -291,7 +291,7 @@ def test_an_eager_policy_begins_in_the_drivers_task_and_goes_on_in_its_own():
 
 
 @pytest.mark.parametrize("waits", [0, 3])
-def test_what_an_eager_policy_raises_is_its_failure(waits):
+def test_error_of_an_eager_policy_is_its_failure(waits):
     @answering("made", is_eager=True)
     async def make(_action, _context):
         for _ in range(waits):
@@ -304,7 +304,7 @@ def test_what_an_eager_policy_raises_is_its_failure(waits):
     assert "result make" in writes.entries()
 
 
-def test_an_eager_policy_that_waits_is_stopped_like_any_other():
+def test_eager_policy_that_waits_can_be_cancelled():
     ended = []
 
     @answering("made", is_eager=True)
@@ -349,8 +349,8 @@ ROUND = loads("""# round
 """)
 
 
-def test_others_have_their_turn_while_answers_come_without_waiting():
-    """A run that never waits must not keep the event loop to itself: nobody could stop it."""
+def test_run_that_never_waits_still_lets_other_tasks_run():
+    """A run that never waits must not keep the event loop to itself: it could not be stopped."""
     turns, stopped = [], []
 
     @answering("more", "enough", is_eager=True)
@@ -387,7 +387,7 @@ BOTH = loads("""# both
 """)
 
 
-def test_a_call_counts_before_it_is_written():
+def test_call_counts_in_the_budget_before_it_is_written():
     """The first effect ends, and is not written yet, in the moment before the second one begins."""
     effects = {
         "first": answer("first_done", is_eager=False, waits=1),

@@ -53,7 +53,7 @@ KEY = "1/2"
 
 
 class Agency:
-    """Policies that plan a trip, and what a store has of it. `made` counts how often each was performed."""
+    """Policies that plan a trip, and the store of its run. `made` counts how often each was performed."""
 
     def __init__(self, plan=None, **in_doubt):
         self.store, self.made, self.seen = MemoryStore(), Counter(), []
@@ -90,7 +90,7 @@ class Agency:
             await asyncio.sleep(0)
 
     async def planned(self, action, context):
-        """Look at two places at once, pay, and say so."""
+        """Look at two places at once, pay, and report it."""
         calls = [context.call(Action("look", {"city": city})) for city in ("Amsterdam", "Rome")]
         places = await asyncio.gather(*calls)
         (paid,) = await context.call(Action("pay", {"amount": 5}))
@@ -106,7 +106,7 @@ class Agency:
         return self.store.read(RUN).entries if RUN in self.store.runs() else ()
 
     def driver(self, decided, countdown=0, *, late=False, limits=()):
-        """Begin the run, or take it up."""
+        """Begin the run, or resume it."""
         binding = Bindings({"plan": self.plan, "log": self.logged}, policies=self.policies, config={"model": "m"})
         about = {"clock": StillClock(), "limits": limits}
         if RUN not in self.store.runs():
@@ -139,7 +139,7 @@ def calls(agency):
     return [(e.key, e.path) for e in agency.entries() if isinstance(e, CallEntry)]
 
 
-def test_what_the_policy_of_an_effect_calls_is_recorded_under_the_effects_key():
+def test_calls_of_an_effect_are_recorded_under_its_key():
     agency = Agency()
     rest = agency.live()
     assert (rest.kind, rest.run.outcome) == ("finished", "succeeded")
@@ -149,7 +149,7 @@ def test_what_the_policy_of_an_effect_calls_is_recorded_under_the_effects_key():
     assert replay(TRIP, agency.entries()) == rest.run
 
 
-def test_nobody_sees_what_a_call_gave_before_it_is_durable():
+def test_result_of_a_call_is_durable_before_its_caller_sees_it():
     agency = Agency()
 
     async def plan(action, context):
@@ -162,7 +162,7 @@ def test_nobody_sees_what_a_call_gave_before_it_is_durable():
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_run_killed_at_any_write_repeats_no_call_that_has_a_result(late):
+def test_run_killed_at_any_write_repeats_no_call_that_has_a_result(late):
     whole = Agency()
     whole.live()
     for countdown in count(1):
@@ -176,7 +176,7 @@ def test_a_run_killed_at_any_write_repeats_no_call_that_has_a_result(late):
     assert countdown >= 9
 
 
-def test_a_run_killed_again_and_again_goes_on():
+def test_repeatedly_killed_run_still_finishes():
     agency = Agency()
     for life in range(40):
         if agency.live(2 + life % 2, late=bool(life % 3)) is not None:
@@ -185,7 +185,7 @@ def test_a_run_killed_again_and_again_goes_on():
     assert [path for key, path in calls(agency) if key == KEY] == ["1.1", "1.2", "1.3"]
 
 
-def test_a_try_has_calls_of_its_own_and_a_killed_one_goes_on_with_them():
+def test_each_try_has_its_own_calls_and_a_killed_try_continues_them():
     tried = []
 
     async def plan(action, context):
@@ -218,13 +218,13 @@ def killed_while_paying(in_doubt, plan=None, tried=()):
             return agency
 
 
-def test_before_a_call_is_made_that_must_not_be_repeated_it_is_durable():
+def test_call_that_must_not_be_repeated_is_durable_before_it_is_made():
     agency = killed_while_paying("ask")
     assert agency.made["pay"] == 0
     assert agency.entries()[-1].in_doubt == "ask"
 
 
-def test_about_a_call_that_must_not_be_repeated_somebody_is_asked():
+def test_person_decides_about_a_call_that_must_not_be_repeated():
     agency = killed_while_paying("ask")
     before = agency.entries()
     rest = agency.live()
@@ -234,7 +234,7 @@ def test_about_a_call_that_must_not_be_repeated_somebody_is_asked():
     assert (agency.made["pay"], agency.made["look Rome"]) == (1, 1)
 
 
-def test_a_call_that_counts_as_failed_is_an_error_for_its_caller():
+def test_call_that_counts_as_failed_is_an_error_for_its_caller():
     agency = killed_while_paying("fail")
     assert agency.live().run.outcome == "succeeded"
     assert (agency.seen[-1][2]["code"], agency.made["pay"]) == ("IN_DOUBT", 0)
@@ -243,16 +243,16 @@ def test_a_call_that_counts_as_failed_is_an_error_for_its_caller():
     ]
 
 
-def test_a_call_that_may_be_made_again_is():
+def test_repeatable_call_is_made_again():
     agency = killed_while_paying("retry")
     assert agency.live().run.outcome == "succeeded"
     assert (agency.made["pay"], agency.made["look Rome"]) == (2, 1)
 
 
-# -- what may go wrong ------------------------------------------------------------------------------------------------------
+# -- faults -----------------------------------------------------------------------------------------------------------------
 
 
-def test_another_program_is_told_so_and_nothing_is_done_or_recorded():
+def test_changed_policy_is_refused_and_no_call_is_made_or_recorded():
     agency = killed_while_paying("retry")
     before, made, ours = agency.entries(), dict(agency.made), agency.plan
 
@@ -271,7 +271,7 @@ def test_another_program_is_told_so_and_nothing_is_done_or_recorded():
     assert agency.live().run.outcome == "succeeded"
 
 
-def test_what_a_called_policy_raises_fails_the_effect_whoever_catches_it():
+def test_error_of_a_called_policy_fails_the_effect_even_if_caught():
     async def plan(action, context):
         try:
             await context.call(Action("look", {}))
@@ -283,7 +283,7 @@ def test_what_a_called_policy_raises_fails_the_effect_whoever_catches_it():
     assert rest.failure.call == "look 1/2/2.1", "the second try"
 
 
-def test_a_called_policy_that_gives_no_steps_fails_the_effect():
+def test_called_policy_that_returns_no_steps_fails_the_effect():
     agency = Agency()
 
     @agency.policies.register("odd")
@@ -298,7 +298,7 @@ def test_a_called_policy_that_gives_no_steps_fails_the_effect():
     assert (failure.code, failure.message) == ("BAD_ANSWER", "the policy odd gave str, not a list of Steps")
 
 
-def test_an_effect_may_call_what_is_bound_and_nothing_else():
+def test_effect_may_call_only_bound_policies():
     async def plan(action, context):
         (refused,) = await context.call(Action("planned"))
         (let_in,) = await context.call(Action("pay", {"amount": 1}))
@@ -323,7 +323,7 @@ async def agent(action, context):
     return [event_step("plan", "planned", data=steps[-1].payload)]
 
 
-def test_a_model_with_tools_in_an_effect_is_asked_nothing_again():
+def test_model_with_tools_repeats_no_finished_call_after_a_kill():
     for countdown in count(1):
         agency = Agency(agent)
         if agency.live(countdown, late=True) is not None:
@@ -343,8 +343,8 @@ def test_a_model_with_tools_in_an_effect_is_asked_nothing_again():
         ("usd=0.3", ["OSError", "BUDGET"]),
     ],
 )
-def test_a_call_that_says_what_it_took_counts_in_the_budget_of_its_effect(limit, said):
-    """One try and one model call with 34 tokens; when nothing is left neither another try is made nor another call in this one."""
+def test_usage_of_a_call_counts_in_the_budget_of_its_effect(limit, said):
+    """One try and one model call with 34 tokens; once the budget is spent, no other try starts, and no other call in this one."""
 
     async def failing(action, context):
         await agent(action, context)

@@ -1,4 +1,4 @@
-"""Files that are replaced whole or not at all."""
+"""Files are replaced whole or not at all."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ def test_new_file_gets_the_usual_permissions(tmp_path):
     assert (tmp_path / "a.svg").stat().st_mode & 0o777 == 0o640
 
 
-def test_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
+def test_link_stays_and_its_target_is_replaced(tmp_path):
     (tmp_path / "a.md").write_bytes(b"old")
     (tmp_path / "link.md").symlink_to("a.md")
     replace_file(tmp_path / "link.md", b"new", b"old")
@@ -37,7 +37,7 @@ def test_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
 
 
 @pytest.mark.parametrize("before", [b"what was read", None])
-def test_file_that_somebody_changed_is_left(tmp_path, before):
+def test_file_changed_in_the_meantime_is_left(tmp_path, before):
     path = tmp_path / "a.md"
     path.write_bytes(b"theirs")
     with pytest.raises(DocumentError, match=r"a\.md: somebody changed it in the meantime"):
@@ -46,7 +46,7 @@ def test_file_that_somebody_changed_is_left(tmp_path, before):
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace", "fdopen"])
-def test_file_is_as_it_was_when_writing_fails(tmp_path, monkeypatch, call):
+def test_failed_write_leaves_the_file_unchanged(tmp_path, monkeypatch, call):
     path = tmp_path / "a.md"
     path.write_bytes(b"old")
 
@@ -61,7 +61,7 @@ def test_file_is_as_it_was_when_writing_fails(tmp_path, monkeypatch, call):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write every file")
-def test_file_that_may_not_be_written_is_left(tmp_path):
+def test_read_only_file_is_left_unchanged(tmp_path):
     path = tmp_path / "a.md"
     path.write_bytes(b"old")
     path.chmod(0o444)

@@ -1,11 +1,11 @@
-"""Which folders have to be synced for a name to be on the disk."""
+"""The folders that have to be synced for a name to be on the disk."""
 
 import os
 
 from dsa.edge.files import folders_above, sync_folder
 
 
-def test_all_folders_up_to_the_top_of_the_file_system_are_above(tmp_path):
+def test_folders_above_reach_up_to_the_mount_point(tmp_path):
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "a")
     found = list(folders_above(tmp_path / "link" / "b"))
@@ -16,8 +16,8 @@ def test_all_folders_up_to_the_top_of_the_file_system_are_above(tmp_path):
         sync_folder(folder)
 
 
-def test_what_nobody_may_read_is_the_end(tmp_path, monkeypatch):
-    """Root may read everything, so the system is asked in its place."""
+def test_folders_above_end_at_an_unreadable_folder(tmp_path, monkeypatch):
+    """Root may read everything, so the test replaces `os.access`."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path.resolve())
     assert list(folders_above(tmp_path / "a" / "b")) == [tmp_path.resolve() / "a"]

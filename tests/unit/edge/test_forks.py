@@ -17,7 +17,7 @@ def two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def require_waited_for(processes: set[int]) -> None:
-    """Require that processes have ended and that somebody has waited for them."""
+    """Require that processes have ended and have been waited for."""
     for process in processes:
         with pytest.raises(ChildProcessError):
             os.waitpid(process, os.WNOHANG)
@@ -31,11 +31,11 @@ def test_results_come_in_order_from_two_other_processes() -> None:
     assert os.getpid() not in pids
 
 
-def test_little_work_is_done_here() -> None:
+def test_small_work_is_done_in_this_process() -> None:
     assert set(spread(lambda _number: os.getpid(), 3)) == {os.getpid()}
 
 
-def test_a_fault_of_the_work_is_raised_here_and_ends_the_processes() -> None:
+def test_error_of_the_work_is_raised_here_and_ends_the_processes() -> None:
     processes = set[int]()
     with pytest.raises(ZeroDivisionError):
         processes.update(spread(lambda number: os.getpid() * (1 // (MANY - 1 - number) or 1), MANY))
@@ -43,14 +43,14 @@ def test_a_fault_of_the_work_is_raised_here_and_ends_the_processes() -> None:
     require_waited_for(processes)
 
 
-def test_a_reader_that_stops_ends_the_processes() -> None:
+def test_reader_that_stops_ends_the_processes() -> None:
     results = spread(lambda _number: os.getpid(), MANY)
     processes = {next(results), next(results)}
     results.close()  # type: ignore[attr-defined]  # a generator
     require_waited_for(processes)
 
 
-def test_what_a_process_did_not_do_is_done_here() -> None:
+def test_work_of_a_process_that_died_is_done_here() -> None:
     here = os.getpid()
 
     def work(number: int) -> int:

@@ -30,7 +30,7 @@ def commits(repository):
     ]
 
 
-def test_a_branch_moves_only_from_where_it_is_believed_to_be(repository, commits):
+def test_branch_moves_only_from_the_expected_commit(repository, commits):
     branch = Branch(repository, "r", 1)
     with branch.hold():
         assert branch.read() is None
@@ -44,7 +44,7 @@ def test_a_branch_moves_only_from_where_it_is_believed_to_be(repository, commits
     assert sorted(path.name for path in (repository / "refs/heads/runs").iterdir()) == ["r"]
 
 
-def test_a_ref_is_found_where_git_has_packed_it(repository, commits):
+def test_packed_ref_is_found(repository, commits):
     branch = Branch(repository, "r", 1)
     for run in ("r", "rr", "r2"):
         with Branch(repository, run, 1).hold():
@@ -58,7 +58,7 @@ def test_a_ref_is_found_where_git_has_packed_it(repository, commits):
     assert git(repository, "rev-parse", REF).strip() == commits[1]
 
 
-def test_git_packs_refs_while_a_branch_moves(repository, commits):
+def test_branch_moves_while_git_packs_refs(repository, commits):
     branch = Branch(repository, "r", 1)
     with branch.hold():
         branch.advance(None, commits[0])
@@ -68,8 +68,8 @@ def test_git_packs_refs_while_a_branch_moves(repository, commits):
     assert git(repository, "rev-parse", REF).strip() == commits[1]
 
 
-def test_git_packs_the_ref_the_moment_it_has_moved(repository, commits):
-    """And takes away the folder, which is empty then."""
+def test_ref_packed_right_after_it_moved_is_still_found(repository, commits):
+    """Git also removes the folder, which is then empty."""
     branch = Branch(repository, "r", 1)
     with branch.hold():
         branch.advance(None, commits[0])
@@ -81,7 +81,7 @@ def test_git_packs_the_ref_the_moment_it_has_moved(repository, commits):
     assert git(repository, "rev-parse", REF).strip() == commits[2]
 
 
-def test_a_lock_that_git_takes_the_moment_ours_is_gone_stays(repository, commits):
+def test_lock_taken_by_git_right_after_ours_stays(repository, commits):
     branch, lock = Branch(repository, "r", 1), repository / f"{REF}.lock"
 
     def handle(name, arguments, perform):
@@ -110,7 +110,7 @@ def test_git_cannot_move_a_branch_that_is_being_moved(repository, commits):
 
 
 @pytest.mark.parametrize("content", ["", "0" * 40 + "\n"])
-def test_a_lock_of_git_is_waited_for_then_told_and_never_taken_away(repository, commits, content):
+def test_lock_of_git_is_waited_for_then_reported_and_never_removed(repository, commits, content):
     lock = repository / f"{REF}.lock"
     lock.parent.mkdir()
     lock.write_text(content)
@@ -126,7 +126,7 @@ def test_a_lock_of_git_is_waited_for_then_told_and_never_taken_away(repository, 
     assert done == [True]
 
 
-def test_a_lock_that_a_killed_process_of_ours_left_is_taken_away(repository, commits):
+def test_lock_left_by_a_killed_process_of_ours_is_removed(repository, commits):
     lock = repository / f"{REF}.lock"
     lock.parent.mkdir()
     lock.write_text(commits[2])
@@ -138,7 +138,7 @@ def test_a_lock_that_a_killed_process_of_ours_left_is_taken_away(repository, com
     assert [path.name for path in lock.parent.iterdir()] == ["r"]
 
 
-def test_where_every_file_is_executable_no_lock_is_taken_away(repository, commits):
+def test_lock_is_not_removed_where_every_file_is_executable(repository, commits):
     lock = repository / f"{REF}.lock"
     lock.parent.mkdir()
     lock.touch()
@@ -149,7 +149,7 @@ def test_where_every_file_is_executable_no_lock_is_taken_away(repository, commit
         branch.advance(None, commits[0])
 
 
-def test_a_lock_is_marked_while_it_is_one_and_a_ref_never(repository, commits):
+def test_lock_is_marked_executable_and_a_ref_never(repository, commits):
     branch, modes, lock = Branch(repository, "r", 0), [], repository / f"{REF}.lock"
     with branch.hold(), before("rename", "r.lock", lambda: modes.append(lock.stat().st_mode & 0o100)):
         branch.advance(None, commits[0])
@@ -163,7 +163,7 @@ def hold(repository, ready):
         threading.Event().wait()
 
 
-def test_a_run_is_held_by_one_and_freed_by_its_death(repository):
+def test_run_is_held_by_one_process_and_freed_by_its_death(repository):
     context = multiprocessing.get_context("spawn")
     ready = context.Event()
     holder = context.Process(target=hold, args=(repository, ready), daemon=True)
@@ -183,7 +183,7 @@ def test_a_run_is_held_by_one_and_freed_by_its_death(repository):
 
 
 @pytest.mark.parametrize("content", ["", "ref: refs/heads/runs/q\n", "x" * 40])
-def test_a_ref_that_is_none_is_told(repository, content):
+def test_invalid_ref_is_reported(repository, content):
     ref = repository / REF
     ref.parent.mkdir()
     ref.write_text(content)
@@ -191,7 +191,7 @@ def test_a_ref_that_is_none_is_told(repository, content):
         Branch(repository, "r", 1).read()
 
 
-def test_descriptors_are_given_back(repository, commits):
+def test_descriptors_are_closed(repository, commits):
     branch, opened = Branch(repository, "r", 1), open_files()
     with branch.hold():
         branch.advance(None, commits[0])

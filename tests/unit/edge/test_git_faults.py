@@ -1,4 +1,4 @@
-"""What is no repository of artifacts, one that is damaged, and a disk that fails."""
+"""Paths that are not a repository of artifacts, damaged repositories, and a disk that fails."""
 
 import errno
 import os
@@ -19,10 +19,10 @@ def repository():
         yield folder / "artifacts.git"
 
 
-# -- what is no store, or a damaged one -------------------------------------------------------------------------------
+# -- unsuitable and damaged repositories ------------------------------------------------------------------------------
 
 
-def test_a_hook_s_variables_lead_nowhere_else(repository, tmp_path, monkeypatch):
+def test_variables_of_a_git_hook_are_ignored(repository, tmp_path, monkeypatch):
     """`dsa run` in a hook of another repository: git sets these for its hooks."""
     git(tmp_path, "init", "-q", "other")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other/.git"))
@@ -51,7 +51,7 @@ def test_a_hook_s_variables_lead_nowhere_else(repository, tmp_path, monkeypatch)
     ],
     ids=["file", "folder", "working tree", "sha256"],
 )
-def test_what_is_no_repository_for_artifacts_is_refused_and_left_alone(repository, make, message):
+def test_unsuitable_repository_is_refused_and_left_alone(repository, make, message):
     make(repository)
     left = sorted(repository.rglob("*"))
     with pytest.raises(StoreError, match=message) as refused:
@@ -60,21 +60,21 @@ def test_what_is_no_repository_for_artifacts_is_refused_and_left_alone(repositor
     assert sorted(repository.rglob("*")) == left
 
 
-def test_an_empty_folder_becomes_the_repository(repository):
+def test_empty_folder_becomes_the_repository(repository):
     repository.mkdir()
     filled(repository, 1)
     require_clean(repository)
     assert [path.name for path in repository.parent.iterdir()] == [repository.name]
 
 
-def test_a_repository_that_git_made_will_do(repository):
+def test_bare_repository_made_by_git_is_accepted(repository):
     git(repository.parent, "init", "-q", "--bare", repository.name)
     _, made = filled(repository, 2)
     assert GitArtifacts(repository, RUN).get_provenance(made[1].artifact_id) == made
 
 
-def test_a_flipped_byte_is_found(repository):
-    """Whichever object it is in: it is told, and never read as something else."""
+def test_flipped_byte_is_noticed(repository):
+    """Whichever object it is in: it is reported, and never read as something else."""
     _, made = filled(repository, 1)
     for path in loose_files(repository):
         whole = path.read_bytes()
@@ -90,7 +90,7 @@ def test_a_flipped_byte_is_found(repository):
     assert GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id) == made[0]
 
 
-def test_an_object_in_the_place_of_another_is_found(repository):
+def test_object_in_the_place_of_another_is_noticed(repository):
     _, made = filled(repository, 1)
     files = loose_files(repository)
     whole = {path: path.read_bytes() for path in files}
@@ -102,7 +102,7 @@ def test_an_object_in_the_place_of_another_is_found(repository):
         path.write_bytes(whole[path])
 
 
-def test_a_missing_object_is_told(repository):
+def test_missing_object_is_reported(repository):
     _, made = filled(repository, 1)
     for path in loose_files(repository):
         whole = path.read_bytes()
@@ -112,8 +112,8 @@ def test_a_missing_object_is_told(repository):
         path.write_bytes(whole)
 
 
-def test_another_text_under_the_same_name_is_told(repository):
-    """Somebody rewrites the branch, and leaves the messages as they were."""
+def test_text_replaced_under_the_same_name_is_reported(repository):
+    """The branch is rewritten, with the messages as they were."""
     _, made = filled(repository, 1)
     blob = git(repository, "hash-object", "-w", "--stdin", given=b"other").strip()
     tree = git(repository, "mktree", given=f"100644 blob {blob}\timpl\n".encode()).strip()
@@ -138,7 +138,7 @@ def test_another_text_under_the_same_name_is_told(repository):
         ),
     ],
 )
-def test_a_record_that_is_none_is_told_with_its_commit(repository, message, told):
+def test_invalid_record_is_reported_with_its_commit(repository, message, told):
     store, _ = filled(repository, 1)
     commit = by_hand(repository, message)
     with pytest.raises(StoreError, match=f"commit {commit} ({told})"):
@@ -149,7 +149,7 @@ def test_a_record_that_is_none_is_told_with_its_commit(repository, message, told
 
 
 def failing(name, number, fault):
-    """Have the n-th call of a name fail, and each after it."""
+    """Make the n-th call of a name fail, and each after it."""
     counted = [0]
 
     def handle(called, arguments, perform):
@@ -174,7 +174,7 @@ def calls_of_a_store(name, folder):
     return seen.count(name)
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost_and_space_helps(repository, tmp_path):
+def test_full_disk_is_reported_loses_nothing_and_recovers_with_space(repository, tmp_path):
     store, made = filled(repository, 1)
     for number in range(1, calls_of_a_store("write", tmp_path) + 1):
         with pytest.raises(OSError, match="No space left"), failing("write", number, errno.ENOSPC):
@@ -186,8 +186,8 @@ def test_a_full_disk_is_told_and_nothing_is_lost_and_space_helps(repository, tmp
     assert [a.version for a in store.attempts()] == [1, 2]
 
 
-def test_after_a_failed_sync_the_handle_is_dead(repository, tmp_path):
-    """What a second fsync says of the same file means nothing: the system may have dropped what it could not write."""
+def test_handle_is_unusable_after_a_failed_sync(repository, tmp_path):
+    """The result of a second fsync of the same file means nothing: the system may have dropped what it could not write."""
     _, made = filled(repository, 1)
     for number in range(1, calls_of_a_store("fsync", tmp_path) + 1):
         store = GitArtifacts(repository, RUN)
@@ -203,8 +203,8 @@ def test_after_a_failed_sync_the_handle_is_dead(repository, tmp_path):
         require_clean(repository)
 
 
-def test_a_torn_object_of_the_same_name_is_not_taken_for_it(repository):
-    """What git, or a copying tool, had not synced before the power went."""
+def test_torn_object_of_the_same_name_is_written_again(repository):
+    """Such an object is left by git, or a copying tool, that had not synced it before the power failed."""
     store, made = filled(repository, 1)
     again = attempt(2, made[0])
     store.store(again)
@@ -216,7 +216,7 @@ def test_a_torn_object_of_the_same_name_is_not_taken_for_it(repository):
     kinds = {path: git(repository, "cat-file", "-t", path.parent.name + path.name).strip() for path in torn}
     assert sorted(kinds.values()) == ["blob", "commit", "tree"]
     for path, kind in kinds.items():
-        if kind != "commit":  # another second gives another commit, and nobody writes this one again
+        if kind != "commit":  # a commit of another second is a different one, so this one is not written again
             path.write_bytes(b"")
     GitArtifacts(repository, RUN).store(again)
     require_clean(repository)

@@ -47,7 +47,7 @@ VERDICTS = st.builds(VerdictEntry, TEXTS, TEXTS, st.integers(), IDS, JUDGEMENTS,
 
 
 @given(TEXTS, ATTEMPTS | VERDICTS)
-def test_a_record_comes_back_exactly(run, record):
+def test_record_survives_a_round_trip(run, record):
     path = ""
     if isinstance(record, AttemptRecord):
         path, record = "a/b", attrs.evolve(record, run_id=run)
@@ -55,7 +55,7 @@ def test_a_record_comes_back_exactly(run, record):
 
 
 @given(TEXTS, ATTEMPTS | VERDICTS)
-def test_a_message_is_safe_to_show(run, record):
+def test_message_is_printable(run, record):
     message = message_of(run, record).decode("utf-8")
     assert all(character.isprintable() or character in "\n\t" for character in message)
     subject, blank, *block = message.removesuffix("\n").split("\n")
@@ -90,19 +90,19 @@ def test_git_reads_the_same_trailers():
 @pytest.mark.parametrize(
     "message", ["", "\n", "by hand\n", "by hand\n\nSigned-off-by: me\n", "x\n\ny\n\nDsa-Record: artifact"]
 )
-def test_what_somebody_else_committed_is_no_record(message):
+def test_foreign_commit_message_is_not_a_record(message):
     assert record_in(message) is None
 
 
 @pytest.mark.parametrize("lost", ["Attempt", "Artifact", "Content-Digest", "Generator", "Path", "Seconds"])
-def test_a_record_with_a_part_missing_says_which(lost):
+def test_missing_part_of_a_record_is_named(lost):
     lines = message_of("r", AttemptRecord("a", "s", 1, "d", usage=Usage("m", 0.5)), "s").decode().split("\n")
     message = "\n".join(line for line in lines if not line.startswith(f"{lost}:"))
     with pytest.raises(ValueError, match=f"trailer {lost} is missing"):
         record_in(message)
 
 
-def test_white_space_that_git_takes_from_the_ends_of_lines_is_not_missed():
+def test_record_is_read_after_git_strips_trailing_whitespace():
     record = VerdictEntry("", "impl", 3, "ab", (GuardVerdict("g", "failed", "x\n\ny"), GuardVerdict("h", "passed")))
     message = message_of("", record).decode()
     assert record_in("\n".join(line.rstrip() for line in message.split("\n"))) == (record, "")

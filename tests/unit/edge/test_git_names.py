@@ -27,7 +27,7 @@ def test_every_name_is_read_back_from_its_path(name):
 
 @all_examples
 @given(NAMES)
-def test_a_path_is_plain_ascii_that_fits_into_a_file_system(name):
+def test_path_is_plain_ascii_that_fits_a_file_system(name):
     for part in (*path_parts(name), file_name(name)):
         assert 0 < len(part) <= 230
         assert part.isascii()
@@ -42,7 +42,7 @@ def test_a_path_is_plain_ascii_that_fits_into_a_file_system(name):
 @example("a" * 200, "a" * 201)
 @example("", "%")
 @example("a/b", "a")
-def test_no_path_stands_above_another(one, other):
+def test_no_path_is_a_prefix_of_another(one, other):
     if one != other:
         first, second = path_parts(one), path_parts(other)
         assert first != second[: len(first)]
@@ -50,11 +50,11 @@ def test_no_path_stands_above_another(one, other):
 
 
 @pytest.mark.parametrize("name", NASTY, ids=range(len(NASTY)))
-def test_git_takes_it_for_a_branch(name):
+def test_path_is_a_valid_branch_name_for_git(name):
     ref = "refs/heads/runs/" + "/".join(path_parts(name))
     assert subprocess.run(["git", "check-ref-format", ref], check=False).returncode == 0
 
 
-def test_plain_names_stay_as_they_are():
+def test_plain_names_stay_unchanged():
     assert path_parts("20260131T120000-dual_state-9f3a1c") == ("20260131T120000-dual_state-9f3a1c",)
     assert path_parts("g_test.v2") == ("g_test.v2",)

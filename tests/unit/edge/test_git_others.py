@@ -1,4 +1,4 @@
-"""Who else is at the repository: git with its gc, people, other handles, threads and processes."""
+"""Others that use the repository: git with its gc, people, other handles, threads and processes."""
 
 import gc
 import os
@@ -59,7 +59,7 @@ def test_clone_and_gc_keep_everything(repository, tmp_path):
     assert (tmp_path / "worked/impl").read_bytes().decode() == sixth.content, "a clone's files are what the run made"
 
 
-def test_gc_between_two_records_of_a_handle(repository):
+def test_gc_between_two_records_loses_nothing(repository):
     store, made = filled(repository, 2)
     git(repository, "gc", "-q", "--prune=now")
     third = store.store(attempt(3, made[-1]))
@@ -69,7 +69,7 @@ def test_gc_between_two_records_of_a_handle(repository):
     require_clean(repository)
 
 
-def test_what_gc_takes_away_before_it_has_a_ref_is_written_again(repository):
+def test_objects_that_gc_prunes_before_they_have_a_ref_are_rewritten(repository):
     store, made = filled(repository, 1)
     with before("open", f"{RUN}.lock", lambda: git(repository, "gc", "-q", "--prune=now")):
         second = store.store(attempt(2, made[0]))
@@ -77,7 +77,7 @@ def test_what_gc_takes_away_before_it_has_a_ref_is_written_again(repository):
     require_clean(repository)
 
 
-def test_a_ref_is_moved_only_to_what_gc_has_left_there(repository):
+def test_ref_moves_only_to_objects_that_gc_has_left(repository):
     """The process ends as soon as the ref is moved, so that it can write nothing again."""
     store, made = filled(repository, 1)
     opened = [0]
@@ -101,8 +101,8 @@ def test_a_ref_is_moved_only_to_what_gc_has_left_there(repository):
     assert [a.version for a in GitArtifacts(repository, RUN).attempts()] == [1, 2]
 
 
-def test_a_gc_that_runs_is_waited_for_and_what_it_took_is_written_again(repository):
-    """The gc, played here, began before the ref was moved: what it takes away it believes to be unreachable."""
+def test_running_gc_is_waited_for_and_pruned_objects_are_rewritten(repository):
+    """The simulated gc began before the ref was moved: it believes that the objects it removes are unreachable."""
     store, made = filled(repository, 1)
     known, note = set(loose_files(repository)), repository / "gc.pid"
     begins = lambda: note.write_text(f"{os.getpid()} {os.uname().nodename}")  # noqa: E731
@@ -122,7 +122,7 @@ def test_a_gc_that_runs_is_waited_for_and_what_it_took_is_written_again(reposito
     require_clean(repository)
 
 
-def test_a_gc_that_was_killed_is_not_waited_for(repository):
+def test_killed_gc_is_not_waited_for(repository):
     store = GitArtifacts(repository, RUN, gc_patience_s=0)
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
@@ -130,7 +130,7 @@ def test_a_gc_that_was_killed_is_not_waited_for(repository):
     store.store(attempt(1))
 
 
-def test_a_gc_without_end_is_told(repository):
+def test_endless_gc_is_reported(repository):
     (GitArtifacts(repository, RUN).path / "gc.pid").write_text(f"{os.getpid()} {os.uname().nodename}")
     with pytest.raises(StoreError, match=r"`git gc` is running; stop it, or remove .*gc.pid"):
         GitArtifacts(repository, RUN, gc_patience_s=0).store(attempt(1))
@@ -138,10 +138,10 @@ def test_a_gc_without_end_is_told(repository):
     assert GitArtifacts(repository, RUN).store(attempt(1)) == GitArtifacts(repository, RUN).store(attempt(1))
 
 
-# -- others who write -------------------------------------------------------------------------------------------------
+# -- other writers ----------------------------------------------------------------------------------------------------
 
 
-def test_two_handles_see_each_other(repository):
+def test_two_handles_see_the_records_of_each_other(repository):
     one, made = filled(repository, 2)
     two = GitArtifacts(repository, RUN)
     third = two.store(attempt(3, made[1]))
@@ -152,7 +152,7 @@ def test_two_handles_see_each_other(repository):
     assert one.attempts() == two.attempts() == GitArtifacts(repository, RUN).attempts()
 
 
-def test_a_commit_by_hand_stays_and_is_passed_over(repository):
+def test_manual_commit_stays_and_is_skipped(repository):
     store, made = filled(repository, 1)
     by_hand(repository)
     second = store.store(attempt(2, made[0]))
@@ -164,7 +164,7 @@ def test_a_commit_by_hand_stays_and_is_passed_over(repository):
     require_clean(repository)
 
 
-def test_a_branch_that_somebody_rewinds_or_deletes_is_read_anew(repository):
+def test_rewound_or_deleted_branch_is_read_again(repository):
     store, made = filled(repository, 3)
     git(repository, "update-ref", f"refs/heads/{BRANCH}", f"{BRANCH}~2")
     assert [a.version for a in store.attempts()] == [1, 2]
@@ -212,13 +212,13 @@ def started_writers(repository, runs, count):
 
 
 def told(writer):
-    """Return the ids that a process was told are stored."""
+    """Return the ids that a process reported as stored."""
     printed, _ = writer.communicate()
     assert writer.returncode == 0
     return printed.split()
 
 
-def test_the_slower_of_two_that_make_the_repository_takes_the_other_s(repository):
+def test_slower_of_two_creators_uses_the_repository_of_the_other(repository):
     made = []
     with before("rename", repository.name, lambda: made.append(filled(repository, 1)[1][0])):
         store = GitArtifacts(repository, "q")
@@ -256,7 +256,7 @@ def test_two_processes_lose_nothing_while_gc_prunes(repository, runs):
     require_clean(repository)
 
 
-def test_threads_share_a_handle(repository):
+def test_threads_can_share_a_handle(repository):
     store = GitArtifacts(repository, RUN)
     threads = [
         threading.Thread(target=lambda step=step: [store.store(attempt(n, step=step)) for n in range(1, 21)])
@@ -271,9 +271,9 @@ def test_threads_share_a_handle(repository):
     ]
 
 
-def test_many_runs_in_one_process_hold_nothing_open(repository):
+def test_many_runs_in_one_process_keep_no_file_open(repository):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    gc.collect()  # what other tests have left over is not ours
+    gc.collect()  # leftovers of other tests do not count
     already = open_files()
     resource.setrlimit(resource.RLIMIT_NOFILE, (already + 16, hard))
     try:

@@ -15,10 +15,10 @@ def repository():
         yield folder / "artifacts.git"
 
 
-# -- what git shows ---------------------------------------------------------------------------------------------------
+# -- output of git ----------------------------------------------------------------------------------------------------
 
 
-def test_a_record_is_a_commit_that_git_log_shows(repository):
+def test_record_is_a_commit_that_git_log_shows(repository):
     store = GitArtifacts(repository, RUN, now_s=lambda: 1_790_000_000.5)
     made = store.store(Artifact("x = 1\n", 1, step="impl", usage=Usage("m1", 0.5, 10, 20, 0.25)), author="llm")
     store.record_verdict(VerdictEntry("2/1", "impl", 1, made.artifact_id, (GuardVerdict("tests", "failed", "a\nb"),)))
@@ -67,7 +67,7 @@ Key: 2/1
     require_clean(repository)
 
 
-def test_the_tree_has_the_newest_text_of_each_step(repository):
+def test_tree_has_the_newest_text_of_each_step(repository):
     store, made = filled(repository, 2)
     store.store(attempt(1, step="a b/c"))
     assert git(repository, "ls-tree", "-r", "--name-only", BRANCH) == "a%20b%2Fc\nimpl\n"
@@ -77,7 +77,7 @@ def test_the_tree_has_the_newest_text_of_each_step(repository):
     assert git(repository, "show", "--format=", f"{BRANCH}~1") == "", "a verdict changes no text"
 
 
-def test_folders_stay_small_however_many_steps_there_are(repository):
+def test_folders_stay_small_with_many_steps(repository):
     store = GitArtifacts(repository, RUN)
     for number in range(250):
         store.store(attempt(1, step=f"s{number}"))
@@ -99,7 +99,7 @@ def ids_of(store):
 
 
 @pytest.mark.parametrize("run", ["", "a/b", "..", "x.lock", "é \ud800", "HEAD", "-d", "r" * 450], ids=range(8))
-def test_any_text_is_a_run(repository, run):
+def test_any_text_can_name_a_run(repository, run):
     _, made = filled(repository, 2, run)
     filled(repository, 1, "other")
     assert run_ids(repository) == tuple(sorted([run, "other"]))
@@ -110,7 +110,7 @@ def test_any_text_is_a_run(repository, run):
     assert GitArtifacts(repository, run).get_provenance(made[1].artifact_id) == made
 
 
-def test_a_run_of_endless_name_is_refused(repository):
+def test_run_with_a_very_long_name_is_refused(repository):
     with pytest.raises(StoreError, match="a run's id of 9000 characters is too long"):
         GitArtifacts(repository, "r" * 9000)
 
@@ -118,7 +118,7 @@ def test_a_run_of_endless_name_is_refused(repository):
 # -- views ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_checkout_has_every_attempt_as_a_file(repository, tmp_path):
+def test_checkout_has_every_attempt_as_a_file(repository, tmp_path):
     store, made = filled(repository, 2)
     store.record_verdict(said_of(made[1], "passed", ""))
     store.store(attempt(1, step="a/b", content="\ud800\r\n"))
@@ -139,7 +139,7 @@ def test_a_checkout_has_every_attempt_as_a_file(repository, tmp_path):
     assert [path.name for path in (tmp_path / "made").rglob("*.*")] == ["2-passed.txt"]
 
 
-def test_a_checkout_never_mixes_with_what_is_there(repository, tmp_path):
+def test_checkout_into_a_folder_with_files_is_refused(repository, tmp_path):
     store, _ = filled(repository, 1)
     (tmp_path / "view").mkdir()
     store.checkout(tmp_path / "view")

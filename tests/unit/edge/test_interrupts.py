@@ -25,7 +25,7 @@ def default_handlers():
         signal.signal(number, handler)
 
 
-def test_it_gives_what_the_work_gives_and_raises_what_it_raises():
+def test_result_and_error_of_the_work_are_passed_on():
     async def fails():
         raise KeyError("x")
 
@@ -37,7 +37,7 @@ def test_it_gives_what_the_work_gives_and_raises_what_it_raises():
 
 @pytest.mark.parametrize(("run", "woken"), [(run_to_end, True), (asyncio.run, False)], ids=["ours", "asyncio's"])
 def test_every_signal_wakes_the_loop(monkeypatch, run, woken):
-    """A handler that does nothing to the loop ends no wait of it by itself, and might as well have run an instant too early for it."""
+    """A handler that does not touch the loop does not end its wait by itself: it is like one that ran an instant before the wait."""
     heard, heard_after_wait, select = [], [], selectors.DefaultSelector.select
 
     def noted(self, timeout=None):
@@ -63,7 +63,7 @@ def test_every_signal_wakes_the_loop(monkeypatch, run, woken):
     assert heard_after_wait[0] == (1 if woken else 2)
 
 
-def test_in_another_thread_it_hears_nothing_and_works():
+def test_work_in_another_thread_runs_without_signal_handlers():
     results = []
     thread = threading.Thread(target=lambda: results.append(run_to_end(asyncio.sleep(0, 1))))
     thread.start()
@@ -72,7 +72,7 @@ def test_in_another_thread_it_hears_nothing_and_works():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_who_asks_it_to_end_interrupts_it_after_what_was_under_way_was_cancelled(number):
+def test_signal_interrupts_after_running_work_was_cancelled(number):
     ended = []
 
     async def waits():
@@ -88,7 +88,7 @@ def test_who_asks_it_to_end_interrupts_it_after_what_was_under_way_was_cancelled
     assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 
 
-def test_sigterm_is_heard_where_a_shell_has_ctrl_c_ignored():
+def test_sigterm_is_handled_where_the_shell_ignores_ctrl_c():
     async def waits():
         threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
         await asyncio.get_running_loop().create_future()
@@ -101,8 +101,8 @@ def test_sigterm_is_heard_where_a_shell_has_ctrl_c_ignored():
         signal.signal(signal.SIGINT, before)
 
 
-def test_who_has_a_signal_ignored_or_hears_it_goes_on_to():
-    """`nohup` has SIGHUP ignored."""
+def test_ignored_signals_and_existing_handlers_are_preserved():
+    """`nohup` ignores SIGHUP."""
 
     async def looks():
         return signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGTERM)

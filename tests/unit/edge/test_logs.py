@@ -47,14 +47,14 @@ ENTRIES = [
 
 
 def lines(*entries, level="debug", form="json"):
-    """What is written of entries."""
+    """Return the lines that are written for entries."""
     stream, log = io.StringIO(), LedgerLog()
     with log_to(stream, level, form, SECRETS):
         show_to(log.on_moment, *entries)
     return stream.getvalue().splitlines()
 
 
-def test_each_entry_is_a_line_that_says_what_it_says_but_no_texts():
+def test_each_entry_is_one_line_without_its_texts():
     told = [json.loads(line) for line in lines(*ENTRIES)]
     assert [line.pop("kind") for line in told] == [
         "machine", "event", "row", "effect", "artifact", "verdict", "result", "event", "refusal", "decided",
@@ -82,7 +82,7 @@ def test_each_entry_is_a_line_that_says_what_it_says_but_no_texts():
     ]  # fmt: skip
 
 
-def test_as_text_a_line_has_words_and_pairs_with_keys_as_people_read_them():
+def test_text_line_has_words_and_key_value_pairs():
     first, second = lines(ENTRIES[0], ENTRIES[3], form="text")
     assert first.split(maxsplit=3)[1:3] == ["INFO", "machine"]
     assert second.endswith("effect      run=r1 seq=0 effect=query_llm key=1/1")
@@ -91,11 +91,11 @@ def test_as_text_a_line_has_words_and_pairs_with_keys_as_people_read_them():
 @pytest.mark.parametrize(("level", "kinds"), [
     ("info", 13), ("warning", 4), ("error", 0),
 ])  # fmt: skip
-def test_a_level_leaves_out_what_is_below_it(level, kinds):
+def test_level_leaves_out_lower_levels(level, kinds):
     assert len(lines(*ENTRIES, level=level)) == kinds
 
 
-def test_bad_news_are_warnings_and_all_kinds_are_known():
+def test_every_kind_of_entry_has_a_description_and_a_level():
     for entry in ENTRIES:
         kind, level, fields = describe_entry(entry)
         assert kind
@@ -103,7 +103,7 @@ def test_bad_news_are_warnings_and_all_kinds_are_known():
         json.dumps(fields)
 
 
-def test_what_was_there_before_is_not_logged_again_but_known():
+def test_earlier_entries_are_not_logged_again_but_their_state_is_known():
     stream, log = io.StringIO(), LedgerLog()
     with log_to(stream, "info", "json", SECRETS):
         show_to(log.on_moment, *ENTRIES[:3], is_new=False)
@@ -112,7 +112,7 @@ def test_what_was_there_before_is_not_logged_again_but_known():
     assert {"run": "r1", "seq": 1, "state": "writing"}.items() <= json.loads(line).items()
 
 
-def test_a_failure_that_stops_a_run_is_an_error():
+def test_failure_that_stops_a_run_is_logged_as_an_error():
     stream, log = io.StringIO(), LedgerLog()
     with log_to(stream, "error", "json", SECRETS):
         show_to(log.on_moment, ENTRIES[0])
@@ -126,7 +126,7 @@ def test_a_failure_that_stops_a_run_is_an_error():
     )
 
 
-def test_what_others_log_below_dsa_is_written_too_without_secrets():
+def test_other_loggers_below_dsa_are_written_without_secrets():
     stream = io.StringIO()
     with log_to(stream, "info", "text", SECRETS):
         logging.getLogger("dsa.mine").info("say %s\nand more", "opensesame")
@@ -141,7 +141,7 @@ def test_what_others_log_below_dsa_is_written_too_without_secrets():
     assert "invalid literal for int() with base 10: '[secret WORD]'" in second
 
 
-def test_who_configures_nothing_sees_nothing_and_who_does_sees_records(capfd, caplog):
+def test_unconfigured_logging_prints_nothing_and_configured_gets_records(capfd, caplog):
     log = LedgerLog()
     show_to(log.on_moment, *ENTRIES)
     log.failure("tell", None, "GONE", "x")
@@ -152,7 +152,7 @@ def test_who_configures_nothing_sees_nothing_and_who_does_sees_records(capfd, ca
     assert (record.name, record.getMessage(), record.dsa["state"]) == ("dsa", "row", "writing")
 
 
-def test_afterwards_the_logger_is_as_it_was():
+def test_logger_is_restored_afterwards():
     before = (LOGGER.level, LOGGER.propagate, list(LOGGER.handlers))
     lines(*ENTRIES)
     assert (LOGGER.level, LOGGER.propagate, list(LOGGER.handlers)) == before

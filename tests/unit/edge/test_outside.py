@@ -23,7 +23,7 @@ def test_only_events_from_outside_can_be_sent(event, source, said):
     assert reader.read(run, Occurrence("order")) == Occurrence("order")
 
 
-def test_data_has_a_bound_and_what_it_is_made_of_too():
+def test_size_of_event_data_is_limited_for_every_kind_of_content():
     run, reader = begun(), FromOutside(Bindings({}, secrets=Secrets({"PIN": "4711"})))
     assert reader.read(run, Occurrence("order", data="x" * (LONGEST_DATA - 11))).data
     told = "'order' has data of .* characters of JSON, and 8,388,608 are allowed: store it in a file and send the file's path"
@@ -32,7 +32,7 @@ def test_data_has_a_bound_and_what_it_is_made_of_too():
             reader.read(run, Occurrence("order", data=data))
 
 
-def test_data_may_be_nested_so_deep():
+def test_depth_of_event_data_is_limited():
     def nested(depth):
         inner = []
         for _ in range(depth):

@@ -1,4 +1,4 @@
-"""Kinds that installed packages bring: real metadata on the path, real imports."""
+"""Kinds from installed packages: real metadata on the path, real imports."""
 
 import os
 import subprocess
@@ -64,7 +64,7 @@ def guard(kind, options=()):
     return build_guard("g", Machine("m", (), (), "", guards=(Guard("g", kind=kind, options=options, span=SPAN),)))
 
 
-def test_a_package_brings_guards_and_generators_with_options(shelf):
+def test_package_provides_guards_and_generators_with_options(shelf):
     shelf.install(
         "shouty",
         {GUARDS: ["shouted = shouty_kinds:Shouted"], GENERATORS: ["shouting = shouty_kinds:Shouting"]},
@@ -81,7 +81,7 @@ def test_a_package_brings_guards_and_generators_with_options(shelf):
         guard("shouted", (("lest", "3"),))
 
 
-def test_a_package_is_imported_only_when_its_kind_is_asked_for(shelf):
+def test_package_is_imported_only_when_its_kind_is_used(shelf):
     shelf.install("shouty", {GUARDS: ["shouted = shouty_kinds:Shouted"]}, shouty_kinds=SHOUTED)
     shelf.install("broken", {GUARDS: ["breaks = broken_kinds:Any"]}, broken_kinds="1 / 0")
     assert guard("syntax").validate(Artifact("x = 1")).passed
@@ -108,20 +108,20 @@ def test_a_package_is_imported_only_when_its_kind_is_asked_for(shelf):
         ("kinds_x", "x = 1", "is module, not a class or function that makes a guard"),
     ],
 )
-def test_what_is_broken_is_one_error_that_names_the_package_and_the_line(shelf, value, text, said):
+def test_broken_plugin_is_one_error_that_names_the_package_and_the_line(shelf, value, text, said):
     shelf.install("faulty", {GUARDS: [f"bad = {value}"]}, "2.5", kinds_x=text)
     with pytest.raises(BindingError) as raised:
         guard("bad")
     assert str(raised.value).startswith(f"m.md:7:3: the guard 'bad' of the package 'faulty 2.5' ({value}) {said}")
 
 
-def test_what_makes_no_guard_is_told_as_for_ones_own(shelf):
+def test_plugin_that_builds_no_guard_is_reported(shelf):
     shelf.install("faulty", {GUARDS: ["bad = kinds_x:wrong"]}, kinds_x=SHOUTED)
     with pytest.raises(BindingError, match="kind bad built int, which is no GuardInterface"):
         guard("bad")
 
 
-def test_two_packages_cannot_give_one_name(shelf):
+def test_two_packages_cannot_provide_the_same_name(shelf):
     shelf.install("loud", {GUARDS: ["shouted = loud_kinds:Shouted"]}, loud_kinds=SHOUTED)
     shelf.install("shouty", {GUARDS: ["shouted = shouty_kinds:Shouted"]}, shouty_kinds=SHOUTED)
     with pytest.raises(
@@ -132,7 +132,7 @@ def test_two_packages_cannot_give_one_name(shelf):
     assert (brought, len(faults)) == ([], 1)
 
 
-def test_nobody_takes_a_name_of_ours(shelf):
+def test_package_cannot_override_a_shipped_name(shelf):
     shelf.install("taker", {GUARDS: ["syntax = taker_kinds:Shouted"]}, taker_kinds=SHOUTED)
     assert guard("syntax").validate(Artifact("x = 1")).passed
     assert PACKAGES.import_all(KINDS, OWN) == (
@@ -141,7 +141,7 @@ def test_nobody_takes_a_name_of_ours(shelf):
     )
 
 
-def test_secrets_are_not_told(shelf, monkeypatch):
+def test_secrets_are_not_shown_in_import_errors(shelf, monkeypatch):
     monkeypatch.setenv("A_SECRET_KEY", "hunter2hunter2")
     shelf.install("leaky", {GUARDS: ["bad = leaky_kinds:A"]}, leaky_kinds="raise ValueError('hunter2hunter2')")
     with pytest.raises(BindingError) as raised:
@@ -152,20 +152,20 @@ def test_secrets_are_not_told(shelf, monkeypatch):
 def test_package_that_is_installed_later_is_found(shelf):
     shelf.install("shouty", {GUARDS: ["shouted = shouty_kinds:Shouted"]}, shouty_kinds=SHOUTED)
     assert Packages(GUARDS, "guard", frozenset()).names() == {"shouted"}
-    os.utime(shelf.folder, ns=(0, 0))  # whoever looked did so long ago
+    os.utime(shelf.folder, ns=(0, 0))  # as if the last look was long ago
     assert Packages(GUARDS, "guard", frozenset()).names() == {"shouted"}
     shelf.install("later", {GUARDS: ["whispered = later_kinds:Shouted"]}, later_kinds=SHOUTED)
     assert Packages(GUARDS, "guard", frozenset()).names() == {"shouted", "whispered"}
 
 
-def test_other_groups_are_not_looked_at(shelf):
+def test_other_groups_are_ignored(shelf):
     shelf.install("shouty", {GENERATORS: ["shouted = shouty_kinds:Shouted"]}, shouty_kinds=SHOUTED)
     assert Packages(GUARDS, "guard", frozenset()).names() == frozenset()
     with pytest.raises(BindingError, match="not bound to anything"):
         guard("shouted")
 
 
-def test_a_package_that_pip_has_installed_in_an_environment_of_its_own_is_found(tmp_path):
+def test_package_installed_by_pip_in_a_separate_environment_is_found(tmp_path):
     wheel = tmp_path / "shouty-1.2-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as parts:
         parts.writestr("shouty_kinds.py", textwrap.dedent(SHOUTED))

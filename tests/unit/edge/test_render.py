@@ -89,7 +89,7 @@ def machine(request):
     return loads(request.param.read_text(encoding="utf-8"), request.param.name)
 
 
-def test_an_svg_shows_every_state_and_every_event(program, machine):
+def test_svg_shows_every_state_and_every_event(program, machine):
     assert renderer().name == program
     root = ET.fromstring(svg(dot(machine)))
     texts = {text.text.strip() for text in root.iter("{http://www.w3.org/2000/svg}text")}
@@ -104,7 +104,7 @@ REPOSITORY = all_machines() | {
 
 
 @pytest.mark.parametrize("name", REPOSITORY)
-def test_nothing_covers_a_text_and_every_row_has_its_head(program, name):
+def test_texts_are_not_covered_and_every_row_has_an_arrow_head(program, name):
     """Parents, two-way and parallel rows, rows to their own source, double lines: all are among these machines."""
     machine = spell_out(REPOSITORY[name])
     drawing = read(svg(dot(machine, full=True)))
@@ -120,7 +120,7 @@ PAGE = 900
 
 @pytest.mark.parametrize("rows", [False, True], ids=["as-drawn", "rows"])
 @pytest.mark.parametrize("name", REPOSITORY)
-def test_a_page_has_room_for_the_picture_and_nothing_covers_a_text(program, name, rows):
+def test_picture_fits_on_a_page_and_texts_are_not_covered(program, name, rows):
     """Texts are 10 units high or more, and a page of 900 pixels shows a picture of 900 units as it is."""
     machine = spell_out(REPOSITORY[name]) if rows else REPOSITORY[name]
     drawing = read(svg(dot(machine)))
@@ -130,7 +130,7 @@ def test_a_page_has_room_for_the_picture_and_nothing_covers_a_text(program, name
     assert min(text.size for text in drawing.texts) >= 10
 
 
-def test_a_text_that_is_longer_than_its_box_is_noticed(program):
+def test_text_longer_than_its_box_is_noticed(program):
     drawing = read(svg(dot(REPOSITORY["dual_state"])))
     wide = [attrs.evolve(t, where=(t.where[0], t.where[1], t.where[0] + 200, t.where[3])) for t in drawing.texts]
     assert "'generating' leaves generating" in overflows(attrs.evolve(drawing, texts=tuple(wide)))
@@ -145,8 +145,8 @@ def _one_visible_head_each(drawing, arrows):
     assert {number for number, colours in heads.items() if len(colours) != 1 or colours[0] in WHITE} == set()
 
 
-def test_what_covers_a_text_is_noticed(program):
-    """A drawing is spoilt by hand, for the tests above see only good ones."""
+def test_covered_text_is_noticed(program):
+    """The test spoils a drawing, because the tests above see only good ones."""
     drawing = read(svg(dot(REPOSITORY["dual_state"])))
     texts = {text.content: text for text in drawing.texts}
     passed, retried = texts["[g.passed]"], texts["/ retries += 1"]
@@ -161,20 +161,20 @@ def test_what_covers_a_text_is_noticed(program):
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(machines(claims=False))
-def test_no_label_is_covered_whatever_the_machine(program, machine):
+def test_labels_of_any_machine_are_not_covered(program, machine):
     """Names of parents are left out: a line may cross one."""
     drawing = read(svg(dot(machine)))
     assert [fault for fault in faults(drawing) if not any(f"{parent!r}" in fault for parent in machine.parents)] == []
 
 
-def test_every_text_says_how_long_it_is(program, machine):
-    """The boxes are made for Helvetica; who looks at the picture may have a wider font."""
+def test_every_text_declares_its_length(program, machine):
+    """The boxes are made for Helvetica; a reader may have a wider font."""
     texts = list(ET.fromstring(svg(dot(machine))).iter("{http://www.w3.org/2000/svg}text"))
     assert len(texts) > 20
     assert all(float(text.get("textLength")) > 0 and text.get("lengthAdjust") == "spacingAndGlyphs" for text in texts)
 
 
-def test_a_png_is_one(program, machine):
+def test_png_is_a_valid_image(program, machine):
     image = png(dot(machine))
     assert image.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = (int.from_bytes(image[at : at + 4]) for at in (16, 20))
@@ -182,12 +182,12 @@ def test_a_png_is_one(program, machine):
     assert height > 500
 
 
-def test_text_that_is_not_dot_is_one_clear_error(program):
+def test_invalid_dot_is_one_clear_error(program):
     with pytest.raises(DsaError, match=r"did not draw.*syntax error"):
         svg("digraph {")
 
 
-def test_without_a_renderer_the_error_says_what_to_install(monkeypatch, tmp_path):
+def test_error_without_a_renderer_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     assert renderer() is None

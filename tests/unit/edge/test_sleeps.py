@@ -1,4 +1,4 @@
-"""Effects that sleep: when they answer, when they do not, and what a run waits for meanwhile, by a clock that stands still."""
+"""Effects that sleep: when they answer, when they do not, and what a run waits for meanwhile, on a clock that only the test moves."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -53,7 +53,7 @@ REMINDERS = """# reminders
 | open   | week_over |                     | closed |
 """
 
-#: Rows instead of the one that pauses: what it asks for takes long, and what comes meanwhile waits.
+#: Rows that replace the one that pauses: their effect takes long, and events that arrive meanwhile wait.
 HELD_UP = """| open | stopped | cancel wait_day | = |
 | open | paused | remind |"""
 
@@ -87,7 +87,7 @@ def events_of(run):
     return [(entry.event, entry.key, entry.at_ms) for entry in run.ledger if isinstance(entry, EventEntry)]
 
 
-def test_a_sleep_answers_after_its_time_and_not_before():
+def test_sleep_answers_after_its_time_and_not_before():
     async def play():
         desk = Desk()
         async with desk.open() as runs:
@@ -102,7 +102,7 @@ def test_a_sleep_answers_after_its_time_and_not_before():
     finish(play())
 
 
-def test_each_emission_has_its_own_time_and_brings_the_data_of_its_own_event():
+def test_each_emission_has_its_own_time_and_the_data_of_its_own_event():
     async def play():
         desk = Desk()
         async with desk.open() as runs:
@@ -116,7 +116,7 @@ def test_each_emission_has_its_own_time_and_brings_the_data_of_its_own_event():
     finish(play())
 
 
-def test_a_run_that_only_sleeps_rests_as_waiting_with_the_earliest_deadline():
+def test_sleeping_run_rests_as_waiting_with_the_earliest_deadline():
     async def play():
         desk = Desk()
         async with desk.open() as runs:
@@ -136,7 +136,7 @@ def test_a_run_that_only_sleeps_rests_as_waiting_with_the_earliest_deadline():
     finish(play())
 
 
-def test_an_interrupted_run_that_sleeps_is_left_alone_until_it_is_resumed():
+def test_interrupted_sleeping_run_is_left_alone_until_it_is_resumed():
     async def play():
         desk = Desk()
         async with desk.open() as runs:
@@ -152,7 +152,7 @@ def test_an_interrupted_run_that_sleeps_is_left_alone_until_it_is_resumed():
     finish(play())
 
 
-def test_a_cancelled_sleep_never_answers():
+def test_cancelled_sleep_never_answers():
     async def play():
         desk = Desk()
         async with desk.open() as runs:
@@ -168,8 +168,8 @@ def test_a_cancelled_sleep_never_answers():
     finish(play())
 
 
-def test_the_end_of_a_sleep_that_is_queued_is_dropped_by_a_cancel():
-    """It stands behind an event, and an effect without answers holds the run up."""
+def test_queued_end_of_a_sleep_is_dropped_by_a_cancel():
+    """It is queued behind an event, and an effect without answers blocks the run."""
 
     async def play():
         clock, gate = StillClock(), asyncio.Event()
@@ -195,7 +195,7 @@ def test_the_end_of_a_sleep_that_is_queued_is_dropped_by_a_cancel():
     finish(play())
 
 
-def test_a_sleep_that_ends_as_its_driver_is_cancelled_ends_once():
+def test_sleep_that_ends_as_its_driver_is_cancelled_ends_once():
     class Gate(StillClock):
         opened = asyncio.Event()
 
@@ -219,7 +219,7 @@ def test_a_sleep_that_ends_as_its_driver_is_cancelled_ends_once():
     finish(play())
 
 
-def test_a_sleep_goes_on_in_another_process_and_ends_when_it_would_have(tmp_path):
+def test_sleep_continues_after_a_restart_and_ends_at_the_same_time(tmp_path):
     async def play():
         desk = Desk(tmp_path)
         async with desk.open() as runs:
@@ -263,7 +263,7 @@ def test_two_workers_end_a_sleep_once(tmp_path):
 
 
 def left_of(*events, now_ms=0):
-    """Return a run of the machine after events, each with its time, and the news that a process has that takes it up."""
+    """Return a run of the machine after events, each with its time, and the news for a process that resumes it."""
     run, _ = begin(loads(REMINDERS), "r")
     for event, at_ms in events:
         run, _ = run.feed(dsa.Occurrence(event, data=event), at_ms=at_ms)
@@ -271,7 +271,7 @@ def left_of(*events, now_ms=0):
     return run, news
 
 
-def test_overdue_sleeps_are_in_the_order_of_their_deadlines():
+def test_overdue_sleeps_end_in_the_order_of_their_deadlines():
     run, news = left_of(("asked", 0), ("asked", 6 * DAY_MS + 5), now_ms=8 * DAY_MS)
     assert [(each.occurrence.event, each.since_ms) for each in news] == [
         ("day_over", DAY_MS), ("week_over", 7 * DAY_MS), ("day_over", 7 * DAY_MS + 5),
@@ -280,20 +280,20 @@ def test_overdue_sleeps_are_in_the_order_of_their_deadlines():
     assert run.sleeps == {"1/1": DAY_MS, "1/2": 7 * DAY_MS, "2/1": 7 * DAY_MS + 5}
 
 
-def test_what_was_posted_before_a_sleep_was_over_comes_before_its_end():
+def test_message_posted_before_the_end_of_a_sleep_comes_first():
     _, news = left_of(("asked", 0), now_ms=2 * DAY_MS)
     posted = [News(dsa.Occurrence("asked"), since_ms=since_ms) for since_ms in (DAY_MS - 1, DAY_MS, None)]
     assert [each.since_ms for each in in_order(news, posted)] == [DAY_MS - 1, DAY_MS, DAY_MS, None]
 
 
-def test_replay_finds_the_deadlines_again():
+def test_replay_restores_the_deadlines():
     run, _ = left_of(("asked", 5), ("asked", 9))
     entries = load_lines("".join(f"{dump_line(entry)}\n" for entry in run.ledger))
     for again in (replay(run.machine, entries), rederive(run.machine, entries)):
         assert again.sleeps == run.sleeps == {"1/1": DAY_MS + 5, "1/2": 7 * DAY_MS + 5, "2/1": DAY_MS + 9}
 
 
-def test_a_sleep_keeps_its_deadline_under_another_table():
+def test_sleep_keeps_its_deadline_under_another_table():
     run, _ = left_of(("asked", 5))
     longer = loads(REMINDERS.replace("for = 24h", "for = 48h"))
     assert run.under(longer, ChangeEntry("m", "", "", at_ms=9)).sleeps == run.sleeps
@@ -303,7 +303,7 @@ def test_a_sleep_keeps_its_deadline_under_another_table():
     assert changed.under(run.machine, ChangeEntry("m", "", "", at_ms=11)).sleeps == {**run.sleeps, "1/1": DAY_MS + 11}
 
 
-def test_no_budget_counts_a_sleep():
+def test_sleep_does_not_count_in_any_budget():
     async def play():
         desk = Desk()
         async with desk.open() as runs:
@@ -317,7 +317,7 @@ def test_no_budget_counts_a_sleep():
     finish(play())
 
 
-def test_a_policy_for_a_sleep_is_noted_and_not_used():
+def test_policy_for_a_sleep_is_reported_and_not_used():
     async def unused(_action, _context):
         raise AssertionError("a sleep has no policy")
 
@@ -331,6 +331,6 @@ def test_a_policy_for_a_sleep_is_noted_and_not_used():
     assert set(setup.binding.effects) == {"remind"}
 
 
-def test_the_answer_of_a_sleep_is_under_the_control_of_a_walk():
+def test_walk_controls_the_answers_of_sleeps():
     machine = loads(REMINDERS)
     play(machine, lambda: ReplayedMachine(machine), tour(machine))

@@ -1,4 +1,4 @@
-"""A run that is taken up again: what is due comes first, and what was refused for its budget was never begun."""
+"""Resumed runs: what is due comes first, and an effect that was refused for its budget was never started."""
 
 import asyncio
 
@@ -57,7 +57,7 @@ def sale(kind="actuator", retries=1, limit="", in_doubt="", more=""):
 
 
 class Pay:
-    """Counts how often it is called, and does what it is told to."""
+    """A policy that counts its calls and returns the results in order."""
 
     def __init__(self, *results):
         self.results, self.calls = list(results), 0
@@ -68,7 +68,7 @@ class Pay:
 
 
 def driven(run, pay, *sent, commands=(), left=None, limits=(), clock=None, until_s=0.0):
-    """Let a driver go on with a run until it rests or this much time has passed; give its run."""
+    """Drive a run until it rests or this much time has passed; return the run."""
     clock = clock or StillClock()
 
     async def play():
@@ -105,7 +105,7 @@ def events(run):
 
 
 @pytest.mark.parametrize(("later_s", "outcome"), [(3.9, "succeeded"), (4.001, "late"), (5.0, "late"), (100.0, "late")])
-def test_an_approval_that_comes_after_its_time_is_refused_also_when_nobody_ran(later_s, outcome):
+def test_approval_after_its_deadline_is_refused_even_if_no_process_ran(later_s, outcome):
     clock, pay = StillClock(), Pay()
     run = begun(sale(), pay, "go", clock=clock)
     asyncio.run(clock.advance(later_s))
@@ -114,14 +114,14 @@ def test_an_approval_that_comes_after_its_time_is_refused_also_when_nobody_ran(l
     assert events(run)[1] == ("approved" if outcome == "succeeded" else "after 4s")
 
 
-def test_what_is_overdue_comes_in_the_order_in_which_it_was_due():
+def test_overdue_timers_fire_in_the_order_they_were_due():
     clock = StillClock()
     run = begun(sale(), Pay(), "go", clock=clock)
     asyncio.run(clock.advance(100))
     assert events(taken_up(run, Pay(), clock=clock)) == ["go", "after 4s"]
 
 
-def test_an_effect_whose_time_is_over_is_not_begun_again():
+def test_effect_past_its_deadline_is_not_started_again():
     clock, forever = StillClock(), asyncio.Event()
 
     class Hanging(Pay):
@@ -149,7 +149,7 @@ def refused(machine, calls=0, **about):
 
 @pytest.mark.parametrize("retries", [0, 1, 5])
 @pytest.mark.parametrize("kind", ["actuator", "sensing"])
-def test_what_a_budget_has_refused_was_not_begun_and_is_in_no_doubt(kind, retries):
+def test_effect_refused_by_a_budget_is_not_in_doubt(kind, retries):
     run = refused(sale(kind, retries))
     how = status_of(run)
     assert (how.kind, how.failure) == (
@@ -161,7 +161,7 @@ def test_what_a_budget_has_refused_was_not_begun_and_is_in_no_doubt(kind, retrie
     assert (ended.outcome, pay.calls) == ("succeeded", 1)
 
 
-def test_a_budget_takes_no_try_away():
+def test_budget_refusal_does_not_use_up_a_try():
     fault = [error_step("pay", "DOWN", "down")]
     run = refused(sale("sensing", 2), pay=Pay())
     pay = Pay(fault, fault)
@@ -170,7 +170,7 @@ def test_a_budget_takes_no_try_away():
     assert pay.calls == 3
 
 
-def test_what_was_begun_after_a_refusal_and_cut_off_is_in_doubt():
+def test_effect_cut_off_after_a_refusal_is_in_doubt():
     run = refused(sale())
 
     class Cut(Pay):
@@ -182,7 +182,7 @@ def test_what_was_begun_after_a_refusal_and_cut_off_is_in_doubt():
     assert status_of(cut).kind == "in doubt"
 
 
-def test_a_row_for_the_failure_is_taken_also_by_who_takes_the_run_up_after_the_refusal():
+def test_row_for_the_failure_is_taken_after_resuming_a_refused_run():
     machine = sale(more="| paying | pay.failed |         | failed    |\n")
     run = refused(machine)
     assert run.outcome == "failed"
@@ -196,7 +196,7 @@ def test_a_row_for_the_failure_is_taken_also_by_who_takes_the_run_up_after_the_r
 
 
 class Slow(Pay):
-    """Does its work, and takes too long over it, so often."""
+    """A policy that does its work, but takes too long in its first calls."""
 
     def __init__(self, times):
         super().__init__()
@@ -214,7 +214,7 @@ def limited(in_doubt, more=""):
 
 
 @pytest.mark.parametrize("in_doubt", ["", "ask", "fail"])
-def test_what_may_have_happened_is_not_tried_again_by_itself(in_doubt):
+def test_effect_that_may_have_happened_is_not_retried_automatically(in_doubt):
     slow = Slow(1)
     run = begun(limited(in_doubt), slow, "go", "approved", until_s=9.0)
     assert (slow.calls, run.configuration.state) == (1, "paying")
@@ -222,16 +222,16 @@ def test_what_may_have_happened_is_not_tried_again_by_itself(in_doubt):
     assert how.kind == ("stopped" if in_doubt == "fail" else "in doubt")
     pay = Pay()
     assert driven(run, pay, left=unfinished_work(run)).outcome == ("succeeded" if in_doubt == "fail" else "paying")
-    assert pay.calls == int(in_doubt == "fail")  # who resumes it wants it tried again; of a doubt somebody must say so
+    assert pay.calls == int(in_doubt == "fail")  # resuming retries a failure; a doubt needs the decision of a person
 
 
-def test_where_a_doubt_is_tried_again_so_is_a_time_limit():
+def test_time_limit_is_retried_where_doubts_are_retried():
     slow = Slow(2)
     run = begun(limited("retry"), slow, "go", "approved", until_s=9.0)
     assert (slow.calls, run.outcome) == (3, "succeeded")
 
 
-def test_a_row_for_the_failure_takes_a_time_limit():
+def test_row_for_the_failure_handles_a_time_limit():
     slow = Slow(1)
     run = begun(limited("ask", "| paying | pay.failed |         | failed    |\n"), slow, "go", "approved", until_s=2.0)
     assert (slow.calls, run.outcome) == (1, "failed")
@@ -240,7 +240,7 @@ def test_a_row_for_the_failure_takes_a_time_limit():
 # -- in which order -----------------------------------------------------------------------------------------------------
 
 
-def test_timers_of_one_moment_come_as_they_were_started():
+def test_timers_due_at_once_fire_in_the_order_they_were_started():
     timers = {("z", "after 2s"): 5, ("a", "after 1s"): 5, ("m", "after 3s"): 4, ("b", "after 9s"): 9}
     earlier, armed = earlier_news(UnfinishedWork(timers=timers), sale(), 6)
     assert [news.occurrence.source for news in earlier] == ["m", "z", "a"]

@@ -35,9 +35,9 @@ NONE = Secrets({}, ())
 
 
 def trace(monkeypatch, address, *entries, secrets=NONE, patience_s=60.0):
-    """Trace entries to an address; return what is told of those that were not delivered.
+    """Trace entries to an address; return the reports of spans that were not delivered.
 
-    A busy machine may take long to deliver; who tests that nobody waits gives less patience.
+    A busy machine may take long to deliver; a test of short waiting gives less patience.
     """
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
     monkeypatch.setattr("dsa.edge.telemetry._PATIENCE_S", patience_s)
@@ -47,7 +47,7 @@ def trace(monkeypatch, address, *entries, secrets=NONE, patience_s=60.0):
     return told
 
 
-def test_spans_come_to_the_collector_as_otlp(monkeypatch):
+def test_spans_reach_the_collector_as_otlp(monkeypatch):
     with collector() as (collected, address):
         assert trace(monkeypatch, address, FIRST, *WRITES, MADE, JUDGED, RESULT) == []
     assert collected.paths == ["/v1/traces"]
@@ -63,7 +63,7 @@ def test_spans_come_to_the_collector_as_otlp(monkeypatch):
     assert call.end_time_unix_nano >= event.time_unix_nano >= call.start_time_unix_nano > 10**18
 
 
-def test_a_second_life_is_linked_to_the_first(monkeypatch):
+def test_span_of_a_resumed_run_links_to_the_first_one(monkeypatch):
     with collector() as (collected, address):
         trace(monkeypatch, address, FIRST, *WRITES)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
@@ -75,7 +75,7 @@ def test_a_second_life_is_linked_to_the_first(monkeypatch):
     assert [link.span_id for link in second.links] == [first.span_id]
 
 
-def test_the_resource_is_what_the_variables_say_without_secrets(monkeypatch):
+def test_resource_comes_from_the_variables_without_secrets(monkeypatch):
     monkeypatch.setenv("OTEL_SERVICE_NAME", "my-agent")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "team=blue,note=opensesame")
     with collector() as (collected, address):
@@ -85,7 +85,7 @@ def test_the_resource_is_what_the_variables_say_without_secrets(monkeypatch):
     assert said["service.version"]
 
 
-def test_a_collector_that_is_not_there_is_told_and_not_waited_for(monkeypatch, capfd):
+def test_missing_collector_is_reported_without_waiting(monkeypatch, capfd):
     server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     server.server_close()
     (told,) = trace(monkeypatch, f"http://127.0.0.1:{server.server_port}", FIRST, *WRITES, RESULT)
@@ -95,7 +95,7 @@ def test_a_collector_that_is_not_there_is_told_and_not_waited_for(monkeypatch, c
     assert logging.getLogger("opentelemetry").propagate
 
 
-def test_a_collector_that_never_answers_is_given_up(monkeypatch):
+def test_collector_that_never_answers_is_abandoned(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
     with collector() as (collected, address):
         collected.hang = threading.Event()
@@ -103,16 +103,14 @@ def test_a_collector_that_never_answers_is_given_up(monkeypatch):
     assert told.startswith("2 of 2 spans were not delivered")
 
 
-def test_a_collector_that_refuses_is_told(monkeypatch):
+def test_refusal_of_the_collector_is_reported(monkeypatch):
     with collector() as (collected, address):
         collected.status = 403
         (told,) = trace(monkeypatch, address, FIRST)
-    assert told.startswith(
-        "1 of 1 spans were not delivered: "
-    )  # what the exporter says of it differs from time to time
+    assert told.startswith("1 of 1 spans were not delivered: ")  # the exporter's reason varies
 
 
-def test_spans_of_what_an_error_ended_say_so():
+def test_spans_ended_by_an_error_carry_it():
     spans = []
     telemetry = Telemetry(spans.append, now_ns=lambda: 5)
     show_to(telemetry.on_moment, FIRST)
@@ -129,11 +127,11 @@ def test_spans_of_what_an_error_ended_say_so():
     ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "True"}, False),
     ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "none"}, False),
 ])  # fmt: skip
-def test_the_variables_of_opentelemetry_say_whether_to_trace(environment, wanted):
+def test_opentelemetry_variables_decide_whether_to_trace(environment, wanted):
     assert is_configured(environment) is wanted
 
 
-def test_without_opentelemetry_there_is_a_line_that_installs_it(monkeypatch):
+def test_missing_opentelemetry_is_reported_with_the_install_command(monkeypatch):
     real = builtins.__import__
 
     def missing(name, *rest, **more):

@@ -34,7 +34,7 @@ def raising(error):
 
 @pytest.fixture(autouse=True)
 def own_threads(monkeypatch):
-    """Have calls made by threads of this test alone: in a process that has run other tests, some may hang, or end, whenever they like."""
+    """Let only threads of this test make calls: in a process that has run other tests, some may hang, or end, at any time."""
     own = type("OwnCallerThread", (CallerThread,), {"_idle": [], "_lock": threading.Lock()})
     monkeypatch.setattr(event_loop, "CallerThread", own)
 
@@ -44,7 +44,7 @@ def callers():
     return [thread for thread in threading.enumerate() if isinstance(thread, event_loop.CallerThread)]
 
 
-def test_a_result_comes_back_and_the_call_was_made_elsewhere():
+def test_result_comes_back_from_a_call_in_another_thread():
     assert asyncio.run(in_thread(threading.current_thread)) is not threading.main_thread()
 
 
@@ -57,19 +57,19 @@ def test_a_result_comes_back_and_the_call_was_made_elsewhere():
         (StopIteration(), RuntimeError),
     ],
 )
-def test_what_is_raised_comes_back_but_nothing_ends_the_program(error, expected):
+def test_error_in_a_thread_is_passed_on_and_never_ends_the_program(error, expected):
     with pytest.raises(expected):
         asyncio.run(in_thread(raising(error)))
 
 
 @pytest.mark.parametrize("error", [MuteError(), OddError(3)])
 @pytest.mark.parametrize("blocks", [False, True])
-def test_an_error_that_cannot_say_what_it_is_is_told_by_its_name(error, blocks):
+def test_error_whose_str_fails_is_reported_by_its_name(error, blocks):
     with pytest.raises(RuntimeError, match=f"^the call raised {type(error).__name__}$"):
         asyncio.run(run_function(raising(error), blocks=blocks))
 
 
-def test_what_does_not_block_is_called_in_place():
+def test_function_that_does_not_block_is_called_in_place():
     assert asyncio.run(run_function(threading.current_thread, blocks=False)) is threading.main_thread()
     assert asyncio.run(run_function(threading.current_thread, blocks=True)) is not threading.main_thread()
 
@@ -84,12 +84,12 @@ def test_what_does_not_block_is_called_in_place():
         (KeyboardInterrupt(), KeyboardInterrupt),
     ],
 )
-def test_what_is_raised_in_place_ends_the_program_only_when_a_person_wants_it(error, expected):
+def test_only_ctrl_c_raised_in_place_ends_the_program(error, expected):
     with pytest.raises(expected):
         asyncio.run(run_function(raising(error), blocks=False))
 
 
-def test_call_that_never_returns_can_be_given_up():
+def test_call_that_never_returns_can_be_abandoned():
     released = threading.Event()
 
     async def play():
@@ -108,11 +108,11 @@ def test_call_that_never_returns_can_be_given_up():
 async def all_free():
     """Wait until the threads that have made calls are free again. TimeoutError when one never is."""
     async with asyncio.timeout(60):
-        while not all(thread.is_idle for thread in callers()):  # noqa: ASYNC110  (threads tell no Event)
+        while not all(thread.is_idle for thread in callers()):  # noqa: ASYNC110  (threads set no Event)
             await asyncio.sleep(0.001)
 
 
-def test_a_thread_makes_one_call_after_the_other():
+def test_thread_is_reused_for_the_next_call():
     async def play():
         await all_free()
         first = await in_thread(threading.current_thread)
@@ -123,7 +123,7 @@ def test_a_thread_makes_one_call_after_the_other():
     assert first is second
 
 
-def test_calls_at_the_same_time_have_a_thread_each():
+def test_concurrent_calls_have_a_thread_each():
     meeting = threading.Barrier(3)
 
     async def play():
@@ -132,7 +132,7 @@ def test_calls_at_the_same_time_have_a_thread_each():
     asyncio.run(play())
 
 
-def test_a_call_sees_nothing_that_the_one_before_has_set_in_its_context():
+def test_context_variables_do_not_leak_to_the_next_call():
     colour = contextvars.ContextVar("colour", default="none")
 
     def painted():
@@ -151,7 +151,7 @@ def test_a_call_sees_nothing_that_the_one_before_has_set_in_its_context():
     assert (first, second) == ("none", "none")
 
 
-def test_what_a_call_gave_is_not_kept(monkeypatch):
+def test_result_of_a_call_is_not_retained(monkeypatch):
     monkeypatch.setattr(event_loop, "_LINGERS_S", 600)  # a thread that ends would keep nothing
 
     class Large:
@@ -168,7 +168,7 @@ def test_what_a_call_gave_is_not_kept(monkeypatch):
         gc.collect()
 
 
-def test_a_thread_without_calls_ends(monkeypatch):
+def test_idle_thread_ends(monkeypatch):
     monkeypatch.setattr(event_loop, "_LINGERS_S", 0.05)
 
     async def play():
@@ -180,7 +180,7 @@ def test_a_thread_without_calls_ends(monkeypatch):
     assert asyncio.run(play()) is not caller
 
 
-def test_a_thread_that_hangs_is_not_asked_again():
+def test_hanging_thread_is_not_reused():
     released, hung = threading.Event(), queue.SimpleQueue()
 
     def hang():
@@ -199,7 +199,7 @@ def test_a_thread_that_hangs_is_not_asked_again():
     released.set()
 
 
-def test_a_forked_process_has_threads_of_its_own():
+def test_forked_process_has_its_own_threads():
     said = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True)
     assert said.stdout.split() == ["parent", "child"]
 

@@ -1,4 +1,4 @@
-"""Effects that are begun in place: what answers at once, what waits, what is stopped before its task has had a turn."""
+"""Effects that start in place: those that wait, those that fail, and those that are stopped before their task has had a turn."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from dsa.edge.event_loop import MonotonicClock, UnderWay
 
 
 def held(work, *, stopped=False, turns=0):
-    """Begin work in place, let so many turns of the loop pass, stop it if asked; return what happened and what broke."""
+    """Start work in place, let a number of turns of the loop pass, stop it on request; return what happened and what failed."""
     seen, broken = [], []
 
     async def lived():
@@ -54,20 +54,20 @@ async def breaks(seen):
     raise ValueError("broken")
 
 
-def test_what_waits_goes_on():
+def test_effect_that_waits_continues():
     assert held(waits) == (["begun", "left", "ended"], [])
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
-def test_what_is_stopped_is_cancelled_also_before_its_task_has_begun(turns):
+def test_stopped_effect_is_cancelled_even_before_its_task_begins(turns):
     assert held(waits, stopped=True, turns=turns) == (["begun", "cancelled", "left"], [])
 
 
 @pytest.mark.parametrize("turns", [0, 1])
-def test_what_it_waits_for_is_cancelled_too(turns):
+def test_task_that_an_effect_waits_for_is_cancelled_too(turns):
     assert held(waits_for_another, stopped=True, turns=turns) == ([True], [])
 
 
-def test_what_breaks_is_told():
+def test_failure_of_an_effect_is_reported():
     seen, broken = held(breaks)
     assert (seen, [str(error) for error in broken]) == (["begun"], ["broken"])

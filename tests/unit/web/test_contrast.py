@@ -19,7 +19,7 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=["light", "dark"])
-def test_every_text_can_be_read(scheme):
+def test_every_text_has_enough_contrast(scheme):
     pairs = [
         (text, ground) for text in ("ink", "faint", "link", "good", "bad", "doubt") for ground in ("ground", "raised")
     ]

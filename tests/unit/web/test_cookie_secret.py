@@ -1,4 +1,4 @@
-"""The secret of the cookie: it is used again only from a file that nobody else may read or write."""
+"""The secret of the cookie: it is reused only from a file that no other user may read or write."""
 
 import pytest
 
@@ -7,7 +7,7 @@ pytest.importorskip("starlette")
 from dsa.web.server import kept_secret
 
 
-def test_secret_is_used_again(tmp_path):
+def test_secret_is_reused_until_it_ends(tmp_path):
     folder = tmp_path / "state" / "dsa"
     secret = kept_secret(8000, folder)
     assert secret.path.stat().st_mode & 0o777 == 0o600
@@ -20,7 +20,7 @@ def test_secret_is_used_again(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o666])
-def test_file_that_others_may_use_is_replaced(tmp_path, mode):
+def test_file_that_others_can_access_is_replaced(tmp_path, mode):
     secret = kept_secret(8000, tmp_path)
     secret.path.chmod(mode)
     again = kept_secret(8000, tmp_path)
@@ -46,7 +46,7 @@ def test_link_is_not_followed(tmp_path):
     assert not secret.path.is_symlink()
 
 
-def test_folder_that_cannot_be_made_leaves_a_secret_of_the_process(tmp_path):
+def test_secret_lives_in_the_process_if_its_folder_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     secret = kept_secret(8000, tmp_path / "file" / "dsa")
     assert secret.path is None

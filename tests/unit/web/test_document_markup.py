@@ -1,4 +1,4 @@
-"""What a page says of a check: the violated properties first, and at the row with which a counterexample ends."""
+"""The result of a check on a page: violated properties come first, and at the row with which a counterexample ends."""
 
 import re
 from html import unescape
@@ -108,7 +108,7 @@ def test_property_that_holds_or_has_no_counterexample_marks_no_row():
         (("## Properties\n", "## Properties\n- always n <= most\n"), "good"),
     ],
 )
-def test_word_is_that_of_the_worst(change, word):
+def test_word_for_a_check_is_that_of_its_worst_finding(change, word):
     reading = read_machine(TICKS.replace(*change), "ticks.md")
     report = check(reading.machine)
     assert check_word(report) == word
@@ -131,12 +131,12 @@ def test_rows_of_another_document_are_named_and_not_linked(tmp_path, monkeypatch
     assert f"#line{TICK}" not in html
     assert f"ticks.md:{TICK + 1} event" in overview(reading, report).html
     own = len(rows.splitlines()) + 1
-    assert f"<p>ticks.md:{own}</p>" in html, "a property of the machine stands above the spec, with its place"
+    assert f"<p>ticks.md:{own}</p>" in html, "a property of the machine is shown above the spec, with its place"
     assert f"ticks.md:{own} never n == most" in overview(reading, report).html
     assert "#line6" in overview(reading, report).html
 
 
-def test_code_in_backticks_is_code():
+def test_code_in_backticks_is_marked_as_code():
     text = TICKS.replace("# ticks\n", "# ticks\n\nThe event `tick` <b>counts</b>.\n\nOne ` alone stays.\n")
     html = "".join(each.html for each in document_markup(text, DocumentVerdicts(read_machine(text, "ticks.md")), ""))
     assert "The event <code>tick</code> &lt;b&gt;counts&lt;/b&gt;." in html

@@ -87,7 +87,7 @@ ENTRIES = (
 
 
 def run_with(tmp_path, entries, judge):
-    """Return what a function makes of the place of runs, the id of a run, and its news with more entries."""
+    """Return the result of a function of the place of runs, the id of a run, and its news with more entries."""
     (tmp_path / "pay.md").write_text(MACHINE)
     (tmp_path / "bindings.py").write_text(
         "async def tell(action, context):\n    return []\n\neffects = {'tell': tell}\n"
@@ -131,7 +131,7 @@ def test_fields_of_summaries_make_no_element(tmp_path, field):
     assert run_with(tmp_path, (), judge) == []
 
 
-def test_every_text_of_a_summary_is_one_of_these_fields():
+def test_every_text_field_of_a_summary_is_tested():
     texts = {
         each.name for kind in (Summary, RunSummary) for each in attrs.fields(kind) if each.type not in {int, int | None}
     }
@@ -139,7 +139,7 @@ def test_every_text_of_a_summary_is_one_of_these_fields():
     assert texts - fields == {"status", "summary", "parent", "parts"}, "of these, pages show the first alone"
 
 
-def test_what_a_model_says_now_makes_no_element(tmp_path):
+def test_current_speech_of_a_model_makes_no_element(tmp_path):
     def judge(runs, run, news):
         feed = RunFeed(runs, run, news)
         feed.speech, feed.fault = ALL_AT_ONCE, ALL_AT_ONCE
@@ -188,7 +188,7 @@ def test_every_cell_and_line_of_a_document_makes_no_element():
     assert count > len(places) * 0.9, "they are shown"
 
 
-def test_page_that_is_read_here_would_be_found_out():
+def test_foreign_element_in_a_page_is_detected():
     assert foreign_in(message_page("a", "b", tag("p", "c")).html) == []
     for text in ('<img src=x onerror="x">', "<svg onload=alert(1)>", "<a href='javascript:x'>", "<p style='x'>", "<!-- x", "<b\x00>", "<meta http-equiv=refresh>",
                  "<form action=//evil.example>", "<script>x</script>", "<link rel=stylesheet href=//evil.example>", "<iframe>", "<details ontoggle=x>"):  # fmt: skip

@@ -73,13 +73,13 @@ def test_failure_that_no_row_handles_is_not_offered():
     assert [show_occurrence(each) for each in occurrences(machine, "paying")] == ["asked", "paid"]
 
 
-def test_graph_has_a_bound():
+def test_size_of_the_graph_is_limited():
     assert len(walk_graph(loads(COUNTER.format(most=MOST_PLACES - 1)), {})["places"]) == MOST_PLACES
     with pytest.raises(DsaError, match=r"counter has more than 5,000 configurations.*dsa web FILE"):
         walk_graph(loads(COUNTER.format(most=MOST_PLACES)), {})
 
 
-def test_machine_that_is_too_large_is_refused_before_any_place_is_worked_out():
+def test_too_large_machine_is_refused_before_any_place_is_computed():
     steps = 0
 
     def count(frame, event, _argument):

@@ -1,4 +1,4 @@
-"""Markup: whatever a text is, it stays a text; and drawings keep known shapes alone."""
+"""Markup: any text stays a text, and drawings keep only known shapes."""
 
 from html.parser import HTMLParser
 
@@ -14,7 +14,7 @@ from dsa.web.markup import Fragments, Markup, badge, drawing, join, page, tag
 
 
 class Reader(HTMLParser):
-    """What a browser reads: elements with attributes, and texts."""
+    """Collects what a browser reads: elements with attributes, and texts."""
 
     def __init__(self, markup: Markup) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Reader(HTMLParser):
 
 
 @given(st.text())
-def test_text_stays_a_text_and_a_value_a_value(text):
+def test_text_and_attribute_values_are_escaped(text):
     reader = Reader(tag("p", text, title=text, data_name=text))
     assert reader.elements == [("p", {"title": printable(text), "data-name": printable(text)})]
     assert "".join(reader.texts) == printable(text)
@@ -60,7 +60,7 @@ def test_element_that_loads_or_styles_is_refused(name):
         tag(name)
 
 
-def test_attributes_that_are_true_have_no_value_and_false_ones_are_left_out():
+def test_true_attributes_have_no_value_and_false_ones_are_omitted():
     assert tag("input", checked=True, required=False, value=None, name="a").html == '<input checked name="a">'
 
 
@@ -68,11 +68,11 @@ def test_content_may_be_nested():
     assert join("<", 1, None, [tag("b", "&"), ["x"]]).html == "&lt;1<b>&amp;</b>x"
 
 
-def test_badge_takes_the_rest_of_a_text_behind_it():
+def test_badge_is_followed_by_the_rest_of_its_text():
     assert badge("granted", "granted: 3 days").html == '<span class="badge granted">granted</span> 3 days'
 
 
-def test_fragments_send_what_differs_alone():
+def test_fragments_send_only_what_differs():
     fragments = Fragments({"status": tag("p", "a"), "table": tag("p", "b")}, {"idle": "now"})
     assert fragments.news(fragments.digests[:1]) == '{"replace": {"table": "<p>b</p>"}, "marks": {"idle": "now"}}'
 
@@ -89,7 +89,7 @@ def test_drawing_keeps_known_shapes_and_marks_groups():
     assert not any(name in values for _, values in elements for name in ("style", "onload", "href", "xlink:href"))
 
 
-def test_drawing_leaves_out_what_is_not_a_shape():
+def test_drawing_omits_elements_that_are_not_shapes():
     mean = '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script><a href="x"><text onclick="y">t</text></a><text style="z">u</text></svg>'
     figure = drawing(mean, "A picture")
     assert "<script" not in figure.html

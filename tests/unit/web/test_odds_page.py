@@ -1,4 +1,4 @@
-"""The odds page speaks of its own fields: no message on it names an option of the command."""
+"""The odds page names its own fields: no message on it names an option of the command."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The feed of a run: what a person reads of its questions, its parts, and of a run that this release cannot go on with."""
+"""The feed of a run: its questions, its parts, and runs that this release cannot continue."""
 
 import asyncio
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ TALK = GREETING.replace("# greeting", "# talk").replace("| source | event | targ
 
 
 def feeds(tmp_path, *variations):
-    """Return the feeds of a run that waits for `bye`: each variation takes its id and its news, and gives the feed's."""
+    """Return the feeds of a run that waits for `bye`: each variation takes its id and its news, and returns those of the feed."""
     (tmp_path / "greeting.md").write_text(GREETING)
 
     async def scenario() -> list[RunFeed]:
@@ -33,12 +33,12 @@ def feeds(tmp_path, *variations):
     return asyncio.run(scenario())
 
 
-def test_answer_says_where_it_leads(tmp_path):
+def test_answer_names_the_state_it_leads_to(tmp_path):
     (feed,) = feeds(tmp_path, lambda run, news: (run, news))
     assert "Leads to done." in feed.fragments().parts["asks"].html
 
 
-def test_part_of_a_run_has_a_link_to_the_whole_run_and_the_whole_run_to_the_part(tmp_path):
+def test_run_and_its_part_link_to_each_other(tmp_path):
     def with_artifact(run, news):
         entry = ArtifactEntry("1/1", "plot", 1, f"{run}+1.1/0123456789ab", "0" * 64)
         return run, attrs.evolve(news, entries=(*news.entries, entry))
@@ -51,7 +51,7 @@ def test_part_of_a_run_has_a_link_to_the_whole_run_and_the_whole_run_to_the_part
     assert "attempt" not in part.fragments().parts["status"].html
 
 
-def test_step_that_a_run_is_at_is_marked():
+def test_current_step_of_a_run_is_marked():
     states = ("idle", "generating.g_test", "validating.g_test", "generating.g_impl")
     assert picture_marks(load("workflow"), (), states) == {"idle": "past", "g_test": "past", "g_impl": "now"}
 
@@ -68,7 +68,7 @@ class View:
         return EMPTY
 
 
-def test_page_that_is_closed_stops_listening_to_the_run(tmp_path):
+def test_closed_page_stops_listening_to_the_run(tmp_path):
     (tmp_path / "talk.md").write_text(TALK)
 
     def listeners():
@@ -106,7 +106,7 @@ def test_page_that_is_closed_stops_listening_to_the_run(tmp_path):
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
-def test_run_of_another_release_is_named_as_one(tmp_path):
+def test_run_of_another_release_is_labelled(tmp_path):
     text = GREETING.replace("| source |", "| origin |")
     both = feeds(tmp_path, lambda run, news: (run, news), lambda run, news: (run, attrs.evolve(news, text=text)))
     own, other = (feed.fragments().parts["status"].html for feed in both)

@@ -1,4 +1,4 @@
-"""Documents that pages show, and the work on them that a person can stop: a document that changes stops the work on the one before, for good."""
+"""Documents on pages, and work on them that a person can stop: a changed document stops the work on the earlier one for good."""
 
 import asyncio
 import math
@@ -40,7 +40,7 @@ def test_work_on_an_earlier_document_stays_stopped():
     assert asyncio.run(scenario()) == 1
 
 
-def test_fault_of_the_work_is_kept_in_words():
+def test_error_of_the_work_is_stored_as_text():
     def failing(_machine, _work):
         raise ValueError("it does not pass")
 
@@ -53,14 +53,14 @@ def test_fault_of_the_work_is_kept_in_words():
     assert asyncio.run(scenario()) == ("it does not pass", None)
 
 
-def test_page_that_needs_the_machine_has_the_file_as_it_is_now(tmp_path):
+def test_page_that_needs_the_machine_reads_the_current_file(tmp_path):
     path = tmp_path / "greeting.md"
     text = "# greeting\n\n## Events\n| event | from |\n| - | - |\n| hello | outside |\n\n## States\n| state | kind |\n| - | - |\n| idle | initial |\n| done | final |\n\n## Transitions\n| source | event | target |\n| - | - | - |\n| idle | hello | done |\n"  # fmt: skip
 
     async def scenario():
         document = WatchedDocument(0, str(path))
         names = []
-        for name in ("greeting", "farewell"):  # nobody follows the file yet, and it was never read
+        for name in ("greeting", "farewell"):  # no page follows the file yet, and it was never read
             path.write_text(text.replace("greeting", name))
             names.append(document.required_machine().name)
         document.stop()

@@ -38,7 +38,7 @@ def test_words_are_explained_where_they_occur(text, words):
     assert explained(tag("p", text)) == words
 
 
-def test_word_in_an_attribute_is_not_on_the_page():
+def test_word_in_an_attribute_is_not_explained():
     assert words_explained(tag("p", "nothing", class_="fatal")) == EMPTY
 
 
@@ -46,7 +46,7 @@ def test_word_in_code_is_not_explained():
     assert explained(tag("pre", '{"verdict": "fatal"}'), tag("p", "outside")) == ["Outside"]
 
 
-def test_words_are_in_order_and_each_once():
+def test_words_are_sorted_and_listed_once():
     assert explained(tag("p", "timer and fatal"), tag("p", "a Fatal verdict")) == ["Fatal", "Timer", "Verdict"]
 
 
@@ -65,7 +65,7 @@ def test_every_status_has_a_meaning():
     assert f'title="{meaning_of("cut off")}"' in badge("cut off").html
 
 
-def test_package_has_the_glossary():
+def test_package_contains_the_glossary():
     build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
     place = build["targets"]["wheel"]["force-include"]["docs/glossary.md"]
     assert ROOT / place == Path(markup.__file__).with_name("static") / "glossary.md"

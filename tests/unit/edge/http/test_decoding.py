@@ -49,7 +49,7 @@ def test_events_may_be_cut_anywhere(places, end):
     assert decoded(*(data[a:b] for a, b in pairwise(borders))) == CHUNKS
 
 
-def test_the_last_event_may_lack_its_end():
+def test_last_event_may_lack_its_end():
     for end in (b"", b"\n", b"\r"):
         assert decoded(b'data: {"a": 1}' + end) == [{"a": 1}]
 
@@ -63,12 +63,12 @@ def test_events_without_blank_lines_between_them_are_several():
     assert decoded(b'data: {"a": 1}\ndata: {"a": 2}\ndata: [DONE]\n\n') == [{"a": 1}, {"a": 2}]
 
 
-def test_an_event_that_is_an_error_is_one():
+def test_error_event_is_returned_as_an_error():
     assert decoded(b'event: error\ndata: {"message": "x"}\n\n') == [{"error": {"message": "x"}}]
     assert decoded(b'event: error\ndata: {"error": {"message": "x"}}\n\n') == [{"error": {"message": "x"}}]
 
 
-def test_a_byte_order_mark_is_passed_over_and_bad_utf_8_is_replaced():
+def test_byte_order_mark_is_skipped_and_bad_utf_8_is_replaced():
     assert decoded(b'\xef\xbb\xbfdata: {"a": "\xff"}\n\n') == [{"a": "\ufffd"}]
 
 
@@ -82,17 +82,17 @@ def test_a_byte_order_mark_is_passed_over_and_bad_utf_8_is_replaced():
         (b"data: " + b"[" * 100_000 + b"\n\n", "not valid JSON"),
     ],
 )
-def test_what_is_none_of_the_three_is_told(data, told):
+def test_answer_in_an_unknown_format_is_reported(data, told):
     with pytest.raises(ValueError, match=told):
         decoded(data)
 
 
-def test_nothing_is_nothing():
+def test_stream_with_only_a_comment_and_an_end_has_no_chunks():
     decoder = StreamDecoder()
     assert decoder.feed(b": ping\n\ndata: [DONE]\n\n") + decoder.close() == []
     assert not decoder.has_begun
 
 
-def test_a_line_has_a_limit():
+def test_line_longer_than_the_limit_is_refused():
     with pytest.raises(ValueError, match="longer than"):
         decoded(*[b"x" * (MOST_LINE_BYTES // 8)] * 9)

@@ -16,7 +16,7 @@ from dsa.edge.model_server import read_endpoint
         ("http://localhost:11434/api#m", "http://localhost:11434/api/chat", "m"),
     ],
 )
-def test_an_address_and_a_model(text, url, model):
+def test_address_and_model_are_read_from_an_endpoint(text, url, model):
     endpoint = read_endpoint(text)
     assert (endpoint.url, endpoint.model) == (url, model)
     assert endpoint.native == url.endswith("/api/chat")
@@ -38,19 +38,19 @@ def test_an_address_and_a_model(text, url, model):
         ("http://h/v1?key=geheim99#m", "must not hold a password"),
     ],
 )
-def test_what_is_no_address_is_told_without_its_secrets(text, told):
+def test_invalid_address_is_reported_without_its_secrets(text, told):
     with pytest.raises(ValueError, match=told) as raised:
         read_endpoint(text)
     assert "geheim99" not in str(raised.value)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "localhost", "x.localhost", "[::1]", "0.0.0.0"])
-def test_this_machine_is_known(host):
+def test_local_addresses_are_recognized(host):
     assert read_endpoint(f"http://{host}:1/v1#m").on_this_machine
 
 
 @pytest.mark.parametrize("host", ["128.0.0.1", "localhost.example", "[2001:db8::1]", "h"])
-def test_other_machines_are_others(host):
+def test_addresses_of_other_machines_are_not_local(host):
     assert not read_endpoint(f"http://{host}:1/v1#m").on_this_machine
 
 
@@ -69,5 +69,5 @@ VARIABLES = {"OPENAI_API_KEY": "o", "OPENROUTER_API_KEY": "r", "DSA_API_KEY": " 
         ("http://127.0.0.1:1/v1", "MISSING", ("MISSING", "")),
     ],
 )
-def test_a_key_goes_only_where_it_belongs(address, named, key):
+def test_key_is_used_only_for_its_own_server(address, named, key):
     assert read_endpoint(f"{address}#m").key(named, VARIABLES) == key

@@ -32,7 +32,7 @@ ASKED = ServerName("m", "http://h/v1", "DSA_API_KEY", "k3y!")
         (None, "", "server_error"),
     ],
 )
-def test_a_status_or_a_code_has_one_reason(status, detail, reason):
+def test_status_or_code_has_one_reason(status, detail, reason):
     assert reason_of(status, detail) == reason
 
 
@@ -53,7 +53,7 @@ def test_a_status_or_a_code_has_one_reason(status, detail, reason):
         (b"[" * 100_000, "[[["),
     ],
 )
-def test_what_the_server_says_is_in_the_message(body, said):
+def test_message_quotes_what_the_server_says(body, said):
     message = str(refusal(ASKED, 418, body))
     assert said in message
     assert "much" not in message
@@ -61,7 +61,7 @@ def test_what_the_server_says_is_in_the_message(body, said):
     assert len(message) < 400
 
 
-def test_no_secret_gets_into_a_message(monkeypatch):
+def test_secrets_are_removed_from_a_message(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "very-secret-1")
     body = (
         b"k3y! very-secret-1 http://x/y?key=AIzaSecret&a=b http://me:secret3@h Authorization: Bearer abcSecret {braces}"
@@ -73,7 +73,7 @@ def test_no_secret_gets_into_a_message(monkeypatch):
     assert "{braces}" in message
 
 
-def test_a_redirection_is_told():
+def test_redirection_is_reported():
     error = refusal(ASKED, 302, b"")
     assert (error.reason, "redirects" in str(error)) == ("bad_answer", True)
 
@@ -95,7 +95,7 @@ def test_a_redirection_is_told():
         ({"retry-after": "nan"}, None),
     ],
 )
-def test_a_wait_is_said_in_seconds_or_as_a_date(headers, wait_s):
+def test_wait_is_read_in_seconds_or_as_a_date(headers, wait_s):
     assert said_to_wait_s(headers, 784_111_777.0) == wait_s  # 08:49:37
 
 
@@ -114,12 +114,12 @@ def test_a_wait_is_said_in_seconds_or_as_a_date(headers, wait_s):
         ("out of memory", "server_error"),
     ],
 )
-def test_an_error_with_a_good_status_has_its_reason(error, reason):
+def test_error_in_a_successful_response_has_its_reason(error, reason):
     found = refusal_within(ServerName("m", "http://h/v1", "K"), {"error": error})
     assert (found.reason, (error if isinstance(error, str) else error["message"]) in str(found)) == (reason, True)
 
 
-def test_an_answer_is_no_error():
+def test_answer_is_not_an_error():
     assert refusal_within(ServerName("m", "http://h/v1", "K"), {"choices": [], "error": None}) is None
     assert refusal_within(ServerName("m", "http://h/v1", "K"), {"choices": [{}], "error": "later"}) is None
 
@@ -142,7 +142,7 @@ BACK_SOON = [
 
 
 @pytest.mark.parametrize(("bodies", "used_up"), [(USED_UP, True), (BACK_SOON, False)])
-def test_a_quota_that_is_used_up_is_not_asked_for_again(bodies, used_up):
+def test_used_up_quota_is_not_retried(bodies, used_up):
     for body in bodies:
         error = refusal(ASKED, 429, json.dumps(body).encode())
         assert (error.reason, error.server.again, Retries(3).pause_s(error, 0)) == (
@@ -152,11 +152,11 @@ def test_a_quota_that_is_used_up_is_not_asked_for_again(bodies, used_up):
         assert ("is used up; look at its account" in str(error)) == used_up
 
 
-def test_a_server_that_says_when_its_quota_is_back_is_asked_again():
+def test_quota_is_retried_if_the_server_says_when_it_is_back():
     assert refusal(ASKED, 429, json.dumps(USED_UP[0]).encode(), 2.0).server.again
 
 
-def test_a_quota_that_is_used_up_is_not_asked_for_again_whatever_the_status():
+def test_used_up_quota_reported_within_an_answer_is_not_retried():
     error = {"message": "no", "code": "insufficient_quota"}
     found = refusal_within(ASKED, {"error": error})
     assert (found.reason, found.server.again) == ("rate_limit", False)

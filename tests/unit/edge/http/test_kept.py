@@ -1,4 +1,4 @@
-"""Connections that are kept: one for a loop's requests, closed when the loop is over."""
+"""Persistent connections: one for all requests of an event loop, closed when the loop is over."""
 
 import asyncio
 import threading
@@ -58,20 +58,20 @@ async def asked(client, times):
 
 
 @pytest.mark.parametrize(("keeps", "opened"), [(True, 1), (False, 3)])
-def test_a_connection_is_kept_if_asked_for(server, keeps, opened):
+def test_connection_is_reused_if_requested(server, keeps, opened):
     client = ChatClient(f"http://127.0.0.1:{server.server_port}/v1#m", keeps_connection=keeps)
     assert asyncio.run(asked(client, 3)) == ["yes"] * 3
     assert server.opened == opened
 
 
-def test_each_loop_has_its_own_and_closes_it(server):
+def test_each_loop_has_its_own_connection_and_closes_it(server):
     client = ChatClient(f"http://127.0.0.1:{server.server_port}/v1#m", keeps_connection=True)
     for count in (1, 2):
         assert asyncio.run(asked(client, 2)) == ["yes"] * 2
         assert server.opened == count
 
 
-def test_one_that_the_server_has_closed_is_opened_again(server):
+def test_connection_closed_by_the_server_is_reopened(server):
     Handler.timeout = 0.05  # of silence; then the server closes
 
     async def with_a_pause(client):

@@ -1,4 +1,4 @@
-"""Pauses between tries, as numbers: nobody waits here."""
+"""Pauses between attempts, as numbers: no test waits."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def busy(wait_s):
     return GenerationError("it is busy.", "rate_limit", server=ServerFault(429, wait_s=wait_s))
 
 
-def test_pauses_grow_and_end_with_what_may_be_waited_in_all():
+def test_pauses_grow_until_the_longest_total_wait():
     retries, since_s, pauses = Retries(100, longest_pause_s=60, most_s=60), 0.0, []
     while (pause_s := retries.pause_s(GONE, len(pauses), since_s)) is not None:
         pauses.append(pause_s)
@@ -21,7 +21,7 @@ def test_pauses_grow_and_end_with_what_may_be_waited_in_all():
     assert since_s == 60
 
 
-def test_a_server_is_waited_for_as_long_as_it_asks_within_what_is_left():
+def test_server_wait_is_respected_within_the_total_wait():
     retries = Retries(9, longest_pause_s=60, most_s=60)
     assert retries.pause_s(busy(60), 0) == 60
     assert retries.pause_s(busy(40), 1, 20.0) == 40
@@ -32,10 +32,10 @@ def test_a_server_is_waited_for_as_long_as_it_asks_within_what_is_left():
 
 
 @pytest.mark.parametrize("reason", ["authentication", "not_found", "failed", "bad_answer", "context_too_long"])
-def test_what_is_the_same_next_time_is_not_tried_again(reason):
+def test_permanent_failure_is_not_retried(reason):
     assert Retries(9).pause_s(GenerationError("no", reason), 0) is None
 
 
-def test_less_than_no_try_is_refused():
+def test_negative_number_of_retries_is_refused():
     with pytest.raises(ValueError, match="too few"):
         Retries(-1)

@@ -19,7 +19,7 @@ BUSY = refusing(503, {"error": "busy"}, "retry-after: 0")
 
 
 def chunks(address, **limits):
-    """All chunks, and the error that came after them."""
+    """Return all chunks, and the error that came after them."""
 
     async def collect():
         got, stream = [], ModelServer(read_endpoint(f"{address}/v1#m"), limits=StreamLimits(**limits)).chunks(BODY)
@@ -33,7 +33,7 @@ def chunks(address, **limits):
     return asyncio.run(collect())
 
 
-def test_chunks_come_as_they_were_sent():
+def test_chunks_arrive_as_sent():
     with serving(GOOD) as (address, requests):
         assert chunks(address) == (HELLO, None)
     assert requests[0].path == "/v1/chat/completions"
@@ -43,16 +43,16 @@ def test_chunks_come_as_they_were_sent():
 
 
 @pytest.mark.parametrize("end", [DROP, RESET])
-def test_a_connection_that_breaks_off_in_the_middle_is_no_end(end):
+def test_connection_lost_in_the_middle_is_an_interruption(end):
     with serving(answered(events(HELLO[:1], done=False), end)) as (address, requests):
         got, error = chunks(address, retries=3)
     assert got == HELLO[:1]
     assert error.reason == "interrupted"
-    assert len(requests) == 1  # what was said is not said again
+    assert len(requests) == 1  # no retry after the first chunk
 
 
 @pytest.mark.parametrize("end", [DROP, RESET])
-def test_a_connection_that_breaks_off_at_once_is_tried_again(end):
+def test_connection_lost_at_once_is_retried(end):
     with serving([end], GOOD) as (address, requests):
         assert chunks(address, retries=1, pause_s=0) == (HELLO, None)
         assert len(requests) == 2
@@ -61,7 +61,7 @@ def test_a_connection_that_breaks_off_at_once_is_tried_again(end):
     assert (got, error.reason, len(requests)) == ([], "interrupted", 1)
 
 
-def test_a_busy_server_is_asked_again_as_often_as_allowed():
+def test_busy_server_is_retried_up_to_the_limit():
     with serving(BUSY, BUSY, GOOD) as (address, requests):
         assert chunks(address, retries=2) == (HELLO, None)
         assert len(requests) == 3
@@ -70,7 +70,7 @@ def test_a_busy_server_is_asked_again_as_often_as_allowed():
     assert (error.reason, len(requests)) == ("server_error", 2)
 
 
-def test_a_server_that_asks_for_too_long_a_pause_is_not_asked_again():
+def test_server_that_asks_for_too_long_a_pause_is_not_retried():
     with serving(refusing(429, {}, "retry-after: 3600")) as (address, requests):
         _, error = chunks(address, retries=5)
     assert (error.reason, len(requests)) == ("rate_limit", 1)
@@ -81,13 +81,13 @@ def test_a_server_that_asks_for_too_long_a_pause_is_not_asked_again():
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])
-def test_what_another_try_does_not_mend_is_not_tried_again(status):
+def test_permanent_refusal_is_not_retried(status):
     with serving(refusing(status, {"error": {"message": "no"}})) as (address, requests):
         _, error = chunks(address, retries=5)
     assert (len(requests), error.server.status, error.server.detail) == (1, status, "no")
 
 
-def test_no_first_byte_within_its_limit_is_a_timeout():
+def test_missing_first_byte_within_its_limit_is_a_timeout():
     headers_only = answered(HANG)
     for silent in ([HANG], headers_only):
         with serving(silent) as (address, requests):
@@ -99,7 +99,7 @@ def test_no_first_byte_within_its_limit_is_a_timeout():
             assert chunks(address, first_s=5, whole_s=0.2, retries=1, pause_s=0) == (HELLO, None)
 
 
-def test_pauses_count_for_no_limit_and_the_last_failure_is_the_one_that_is_told():
+def test_pauses_do_not_count_for_limits_and_the_last_failure_is_reported():
     slow = refusing(429, {"error": {"message": "slow"}}, "retry-after: 1")
     with serving(slow) as (address, requests):
         _, error = chunks(address, whole_s=0.9, retries=2)
@@ -108,14 +108,14 @@ def test_pauses_count_for_no_limit_and_the_last_failure_is_the_one_that_is_told(
 
 
 @pytest.mark.parametrize(("status", "reason"), [(402, "rate_limit"), (501, "server_error")])
-def test_a_status_that_stays_is_not_tried_again_whatever_its_reason(status, reason):
+def test_permanent_status_is_not_retried_even_with_a_temporary_reason(status, reason):
     with serving(refusing(status, {})) as (address, requests):
         _, error = chunks(address, retries=3)
     assert (error.reason, len(requests)) == (reason, 1)
 
 
 @pytest.mark.parametrize(("status", "reason"), [(408, "timeout"), (425, "server_error"), (529, "server_error")])
-def test_a_status_that_passes_is_tried_again(status, reason):
+def test_temporary_status_is_retried(status, reason):
     told = []
 
     async def asked(address):
@@ -133,14 +133,14 @@ def test_silence_in_the_middle_is_a_timeout():
     assert "fell silent for 0.2 s" in str(error)
 
 
-def test_the_whole_answer_has_a_limit_too():
+def test_whole_answer_has_a_time_limit_too():
     with serving(answered(events(HELLO[:1], done=False), HANG)) as (address, _):
         got, error = chunks(address, whole_s=0.2)
     assert (got, error.reason) == (HELLO[:1], "timeout")
     assert "did not finish within 0.2 s" in str(error)
 
 
-def test_an_answer_may_have_so_many_bytes_and_what_came_of_it_is_given():
+def test_answer_with_too_many_bytes_is_cut_off_and_its_chunks_are_returned():
     size = len(events(HELLO))
     with serving(GOOD) as (address, _):
         assert chunks(address, most_bytes=size) == (HELLO, None)
@@ -151,19 +151,19 @@ def test_an_answer_may_have_so_many_bytes_and_what_came_of_it_is_given():
     assert str(error) == "m does not end: its answer has more than 1 bytes, and was cut off there; set max_tokens."
 
 
-def test_a_refusal_that_never_ends_has_a_limit():
+def test_refusal_that_never_ends_times_out():
     with serving([*refusing(500, {"error": "x"})[:2], HANG]) as (address, _):
         _, error = chunks(address, first_s=0.2)
     assert error.reason == "timeout"
 
 
-def test_an_endless_refusal_is_not_read_to_its_end():
+def test_endless_refusal_is_not_read_to_its_end():
     with serving(answered(*[b"x" * 60_000] * 3, HANG, status="500 X")) as (address, _):
         _, error = chunks(address)
     assert error.reason == "server_error"
 
 
-def test_no_connection_within_its_limit_is_a_timeout():
+def test_missing_connection_within_its_limit_is_a_timeout():
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
         waiting = [socket.socket() for _ in range(4)]
         for one in waiting:
@@ -175,22 +175,22 @@ def test_no_connection_within_its_limit_is_a_timeout():
     assert (error.reason, "no connection within 0.2 s" in str(error)) == ("timeout", True)
 
 
-def test_a_closed_port_is_unreachable():
+def test_closed_port_is_unreachable():
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
     _, error = chunks(address, retries=1, pause_s=0)
     assert (error.reason, f"cannot be reached at {address}/v1" in str(error)) == ("unreachable", True)
 
 
-def test_this_machine_is_asked_without_a_proxy(monkeypatch):
+def test_local_server_is_reached_without_a_proxy(monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with serving(GOOD) as (address, _):
         assert chunks(address) == (HELLO, None)
 
 
-def test_other_machines_are_asked_through_the_proxy(monkeypatch):
-    """The proxy is a server of ours, which is asked for a host that is nowhere."""
+def test_other_servers_are_reached_through_the_proxy(monkeypatch):
+    """The proxy is the test's own server; the host of the request does not exist."""
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     with serving(GOOD) as (proxy, requests):
@@ -200,7 +200,7 @@ def test_other_machines_are_asked_through_the_proxy(monkeypatch):
     assert requests[0].path == "http://models.invalid/v1/chat/completions"
 
 
-def test_a_proxy_that_cannot_be_used_is_told(monkeypatch):
+def test_unusable_proxy_is_reported(monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy"):
         monkeypatch.setenv(name, "nonsense://me:geheim99@x")
     _, error = chunks("http://models.invalid")
@@ -208,7 +208,7 @@ def test_a_proxy_that_cannot_be_used_is_told(monkeypatch):
     assert "geheim99" not in str(error)
 
 
-def test_the_key_is_sent_and_never_shown(monkeypatch):
+def test_key_is_sent_and_never_shown(monkeypatch):
     monkeypatch.setenv("DSA_API_KEY", "k3y")
     with serving(refusing(401, {"error": {"message": "k3y is wrong"}})) as (address, requests):
         _, error = chunks(address)
@@ -216,7 +216,7 @@ def test_the_key_is_sent_and_never_shown(monkeypatch):
     assert (error.reason, "k3y" in str(error), "DSA_API_KEY" in str(error)) == ("authentication", False, True)
 
 
-def test_a_key_that_cannot_be_sent_is_told(monkeypatch):
+def test_key_that_cannot_be_sent_is_reported(monkeypatch):
     monkeypatch.setenv("DSA_API_KEY", "geheim\n99")
     with serving(GOOD) as (address, _):
         _, error = chunks(address)
@@ -236,13 +236,13 @@ def test_a_key_that_cannot_be_sent_is_told(monkeypatch):
     ],
     ids=["HTML", "half an event", "only the end", "nothing", "no gzip", "elsewhere"],
 )
-def test_what_is_no_stream_is_told(answer, told):
+def test_answer_that_is_not_a_stream_is_reported(answer, told):
     with serving(answer) as (address, _):
         _, error = chunks(address)
     assert (error.reason, told in str(error)) == ("bad_answer", True), str(error)
 
 
-def test_a_stream_may_be_left_in_the_middle():
+def test_stream_can_be_closed_in_the_middle():
     async def first(address):
         stream = ModelServer(read_endpoint(f"{address}/v1#m")).chunks(BODY)
         one = await anext(stream)
@@ -253,7 +253,7 @@ def test_a_stream_may_be_left_in_the_middle():
         assert asyncio.run(first(address)) == HELLO[0]
 
 
-def test_a_task_that_waits_can_be_cancelled():
+def test_waiting_task_can_be_cancelled():
     async def given_up(address):
         stream = ModelServer(read_endpoint(f"{address}/v1#m")).chunks(BODY)
         with pytest.raises(TimeoutError):
@@ -264,12 +264,12 @@ def test_a_task_that_waits_can_be_cancelled():
         assert asyncio.run(given_up(address)) == 1
 
 
-def test_a_connection_that_stays_open_after_the_end_is_not_waited_for():
+def test_stream_does_not_wait_for_a_connection_left_open_after_its_end():
     with serving(answered(events(HELLO), HANG)) as (address, _):
         assert chunks(address, silence_s=20) == (HELLO, None)
 
 
-def test_a_long_line_in_many_pieces_is_one_chunk():
+def test_long_line_in_many_pieces_is_one_chunk():
     long = chunk({"content": "x" * 200_000})
     data = f"data: {json.dumps(long)}\n\n".encode()
     with serving(answered(*(data[at : at + 1000] for at in range(0, len(data), 1000)))) as (address, _):

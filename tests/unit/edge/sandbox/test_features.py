@@ -6,7 +6,7 @@ import pytest
 from dsa.edge.sandbox import ALWAYS, FEATURES, RUNGS, Confinement, SandboxError, choose_rung, limits, probe
 
 
-def test_what_is_required_is_named_when_it_is_missing():
+def test_missing_features_are_named():
     wanted = Confinement({"no network", "namespaces", "own user"})
     assert wanted.missing("limits", {"own user"}) == ("no network", "namespaces")
     assert wanted.missing("bubblewrap", {"own user", "no network"}) == ()
@@ -15,25 +15,25 @@ def test_what_is_required_is_named_when_it_is_missing():
 
 
 @pytest.mark.parametrize("names", [{"no newtork"}, {""}, {"No network"}])
-def test_a_name_that_means_nothing_is_refused(names):
+def test_unknown_feature_is_refused(names):
     with pytest.raises(ValueError, match="neither a feature nor a rung of the sandbox: no files outside, "):
         Confinement(names)
 
 
-def test_a_rung_that_there_is_not_is_refused():
+def test_unknown_rung_is_refused():
     with pytest.raises(
         ValueError, match="'docker' is not a rung of the sandbox: bubblewrap, namespaces, landlock, limits"
     ):
         Confinement(rung="docker")
 
 
-def test_each_feature_that_is_missing_adds_what_can_be_done_without_it():
+def test_each_missing_feature_adds_what_code_can_do_without_it():
     assert limits(FEATURES) == ALWAYS
     assert limits() == (*FEATURES.values(), *ALWAYS)
     assert FEATURES["no network"] not in limits({"no network"})
 
 
-def test_each_rung_can_stop_at_least_what_the_next_one_can():
+def test_each_rung_stops_at_least_what_the_next_one_stops():
     had = None
     for found in map(probe, RUNGS):
         if not found.fault:
@@ -41,12 +41,12 @@ def test_each_rung_can_stop_at_least_what_the_next_one_can():
             had = found.features
 
 
-def test_the_error_says_what_is_missing():
+def test_error_names_what_is_missing():
     with pytest.raises(SandboxError, match=r"'limits' lacks what is required: no network$"):
         choose_rung(Confinement({"no network"}, "limits"))
 
 
-def test_the_page_says_what_the_rungs_do_here():
+def test_documentation_describes_the_rungs_of_this_machine():
     page = (Path(__file__).parents[4] / "docs/how-to/sandbox.md").read_text()
     rows = [
         [cell.strip().strip("`") for cell in line.strip("|").split("|")]

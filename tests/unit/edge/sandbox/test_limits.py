@@ -1,4 +1,4 @@
-"""Limits of whoever asks: kept where they are lower, and told; a lack of anything is a SandboxError."""
+"""Limits of the calling process: lower ones apply and are reported; a shortage of anything is a SandboxError."""
 
 import errno
 import json
@@ -35,7 +35,7 @@ PAIRS = {
         for each in product(RUNGS, ["", "known"], ["root", "user"])
     ],
 )
-def test_who_has_little_gets_less_or_an_error_that_says_so(rung, known, user):
+def test_caller_with_low_limits_gets_less_or_an_error(rung, known, user):
     if probe(rung).fault:
         pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probe(rung).fault}")
     found = json.loads(ordinary_user.run("limited_callers.py", rung, *filter(None, [known]), is_root=user == "root"))
@@ -45,7 +45,7 @@ def test_who_has_little_gets_less_or_an_error_that_says_so(rung, known, user):
     assert files.startswith("[(50, 50), ")
     assert "(419430400, 419430400)" in memory
     assert time.endswith("(2, 2)]")
-    if not known:  # what is kept of a rung was found by this very process
+    if not known:  # what is cached of a rung was found by this very process
         assert found["files"][3] == ["open_files is at most 50, not 64: this user may not have more (ulimit -H)"]
     assert {found[name][0] for name in LACKS} == {"SandboxError"}
     if known:
@@ -54,7 +54,7 @@ def test_who_has_little_gets_less_or_an_error_that_says_so(rung, known, user):
         )
 
 
-def test_a_lack_that_has_passed_is_forgotten():
+def test_temporary_shortage_is_not_remembered():
     code = (
         "import resource\nfrom dsa.edge.sandbox import probe\nkind = resource.RLIMIT_NOFILE\nmost = resource.getrlimit(kind)\n"
         "resource.setrlimit(kind, (0, most[1]))\nfirst = probe('limits').fault\nresource.setrlimit(kind, most)\n"
@@ -63,7 +63,7 @@ def test_a_lack_that_has_passed_is_forgotten():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True \n"
 
 
-def test_bounds_are_lower_only_where_the_process_may_not_have_more(monkeypatch):
+def test_bounds_are_lowered_only_to_the_limits_of_the_process(monkeypatch):
     most = {resource.RLIMIT_NOFILE: 20, resource.RLIMIT_CPU: 3, resource.RLIMIT_AS: resource.RLIM_INFINITY}
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (0, most.get(kind, 1 << 40)))
     assert system_calls.lowered_bounds(ASKED) == {"open_files": 20}
@@ -78,7 +78,7 @@ def test_bounds_are_lower_only_where_the_process_may_not_have_more(monkeypatch):
         OverflowError("too large"),
     ],
 )
-def test_a_limit_that_cannot_be_set_is_named(error, monkeypatch):
+def test_limit_that_cannot_be_set_is_named(error, monkeypatch):
     def refuse(*_):
         raise error
 
@@ -91,12 +91,12 @@ def test_a_limit_that_cannot_be_set_is_named(error, monkeypatch):
     ("name", "bound"),
     [("cpu_s", -1), ("cpu_s", 1.5), ("memory_bytes", 1 << 63), ("open_files", None), ("processes", "many"), ("disk_bytes", float("inf"))],
 )  # fmt: skip
-def test_what_is_no_bound_is_refused_where_it_is_written(name, bound):
+def test_invalid_bound_is_refused_at_construction(name, bound):
     with pytest.raises(ValueError, match=f"{name} = .* is not a bound: a whole number from 0 to "):
         Bounds(**{name: bound})
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
-def test_what_is_no_time_to_wait_is_refused(seconds):
+def test_invalid_timeout_is_refused(seconds):
     with pytest.raises(ValueError, match=r"timeout_s = .* is not a time to wait"):
         Bounds(timeout_s=seconds)

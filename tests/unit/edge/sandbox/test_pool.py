@@ -26,7 +26,7 @@ def gone(process):
 
 
 @WARM
-def test_calls_are_forked_off_one_process():
+def test_calls_are_forked_from_one_process():
     run_confined(REPORT, "a")
     with sandbox_runner.zygote(best().name) as first:
         pass
@@ -35,14 +35,14 @@ def test_calls_are_forked_off_one_process():
         assert first is second
 
 
-def test_threads_get_what_is_theirs():
+def test_threads_get_their_own_results():
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda n: run_confined(REPORT, f"{n}").results, range(60)))
     assert found == [str(n).encode() for n in range(60)]
 
 
 @WARM
-def test_a_process_that_was_killed_is_started_again():
+def test_killed_process_is_started_again():
     run_confined(REPORT, "a")
     with sandbox_runner.zygote(best().name) as found:
         os.killpg(found.process.pid, signal.SIGKILL)
@@ -50,13 +50,13 @@ def test_a_process_that_was_killed_is_started_again():
     assert run_confined(REPORT, "b").results == b"b"
 
 
-def test_after_the_end_of_all_another_is_started():
+def test_new_process_is_started_after_closing_all():
     close_all()
     assert run_confined(REPORT, "a").results == b"a"
 
 
 @WARM
-def test_what_is_prepared_is_there_and_new_each_time():
+def test_prepared_state_is_present_and_fresh_in_each_call():
     text = (
         "import sys, os\ndef run(payload, fd):\n    sys.prepared.append(payload)\n"
         "    os.write(fd, f\"{sys.prepared} {'kept' in globals()}\".encode())"
@@ -70,7 +70,7 @@ def test_what_is_prepared_is_there_and_new_each_time():
         SandboxProgram(text, prepare="1 /")
 
 
-def test_hashes_are_the_same_in_every_process_where_that_is_wanted():
+def test_hashes_are_equal_in_every_process_with_the_same_seed():
     text = "import os\ndef run(payload, fd):\n    os.write(fd, str(hash('a')).encode())"
     found = []
     for seed in (0, 0, 1, None):
@@ -82,7 +82,7 @@ def test_hashes_are_the_same_in_every_process_where_that_is_wanted():
         SandboxProgram(text, hash_seed=-1)
 
 
-def test_what_is_imported_beforehand_is_there_and_new_each_time():
+def test_preloaded_modules_are_fresh_in_each_call():
     counts = SandboxProgram(
         "import sys, os\ndef run(payload, fd):\n    had = 'colorsys' in sys.modules\n    import colorsys\n"
         "    colorsys.n = getattr(colorsys, 'n', 0) + 1\n    os.write(fd, f'{had} {colorsys.n}'.encode())",
@@ -92,7 +92,7 @@ def test_what_is_imported_beforehand_is_there_and_new_each_time():
 
 
 @WARM
-def test_a_fork_of_this_process_has_its_own():
+def test_fork_of_this_process_gets_its_own_warm_process():
     run_confined(REPORT, "a")
     good = False
     with sandbox_runner.zygote(best().name) as ours:
@@ -111,7 +111,7 @@ def test_a_fork_of_this_process_has_its_own():
 
 
 @WARM
-def test_a_fork_of_this_process_does_not_keep_its_own_from_ending():
+def test_fork_of_this_process_does_not_keep_the_warm_process_alive():
     run_confined(REPORT, "a")
     with sandbox_runner.zygote(best().name) as ours:
         pass
@@ -131,7 +131,7 @@ def test_a_fork_of_this_process_does_not_keep_its_own_from_ending():
 @pytest.mark.parametrize(
     "ends", ["os.kill(os.getpid(), 9)", "threading.Thread(target=call).start(); time.sleep(1); os._exit(1)", "pass"]
 )
-def test_nothing_outlives_who_asked(ends):
+def test_sandbox_processes_do_not_outlive_the_caller(ends):
     code = (
         "import os, threading, time\nfrom dsa.edge.sandbox import *\nfrom dsa.edge.sandbox import sandbox_runner\n"
         "def call(): run_confined(SandboxProgram('import time\\ndef run(p, f): time.sleep(600)'), '', Bounds(timeout_s=600))\n"
@@ -148,7 +148,7 @@ def test_nothing_outlives_who_asked(ends):
     ("body", "timeout_s", "ended"),
     [("while True: time.sleep(1)", 1, "timeout"), ("while True: os.write(fd, b'x' * 4096)", 60, "flooded")],
 )
-def test_a_call_that_is_cut_off_leaves_the_others_and_their_process_alone(body, timeout_s, ended):
+def test_call_that_is_cut_off_does_not_disturb_the_others(body, timeout_s, ended):
     slow = SandboxProgram("import os, time\ndef run(payload, fd):\n    time.sleep(0.5)\n    os.write(fd, b'slow')")
     hang = SandboxProgram(f"import os, time\ndef run(payload, fd):\n    {body}")
     run_confined(REPORT, "")

@@ -25,32 +25,32 @@ def in_another_process(code, **options):
     ).stdout
 
 
-def test_the_ladder_has_each_rung_and_the_best_is_the_first_that_is_reached():
+def test_ladder_has_every_rung_and_best_is_the_first_available():
     found = ladder()
     assert [rung.name for rung in found] == list(RUNGS)
     assert best() == next(rung for rung in found if not rung.fault)
     assert all(bool(rung.features) != bool(rung.fault) and rung.features <= set(FEATURES) for rung in found)
 
 
-def test_a_rung_is_tried_once():
+def test_rung_is_probed_once():
     assert probe("limits") is probe("limits")
 
 
-def test_without_bwrap_the_next_rung_is_taken_and_the_reason_is_told(tmp_path):
+def test_next_rung_is_used_without_bwrap_and_the_reason_is_given(tmp_path):
     code = "from dsa.edge.sandbox import *; print(probe('bubblewrap').fault, best().name != 'bubblewrap')"
     said = in_another_process(code, env={"PATH": str(tmp_path)})
     assert said == "bwrap is not installed (apt install bubblewrap) True\n"
 
 
-def test_a_bwrap_that_does_not_work_is_told_with_its_own_words(tmp_path):
+def test_failing_bwrap_is_reported_in_its_own_words(tmp_path):
     (tmp_path / "bwrap").write_text("#!/bin/sh\necho bwrap: not permitted here >&2\nexit 1\n")
     (tmp_path / "bwrap").chmod(0o755)
     code = "from dsa.edge.sandbox import *; print(probe('bubblewrap').fault)"
     assert "bwrap: not permitted here" in in_another_process(code, env={"PATH": f"{tmp_path}:/bin"})
 
 
-def test_a_bwrap_that_confines_nothing_is_found_out(tmp_path):
-    """It runs the command as it is, with the file tree, network and processes of everybody."""
+def test_bwrap_that_confines_nothing_is_detected(tmp_path):
+    """It runs the command directly, with the ordinary file tree, network and processes."""
     (tmp_path / "bwrap").write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n')
     (tmp_path / "bwrap").chmod(0o755)
     code = "from dsa.edge.sandbox import *; print(probe('bubblewrap').fault)"
@@ -61,7 +61,7 @@ def test_a_bwrap_that_confines_nothing_is_found_out(tmp_path):
 
 
 @pytest.mark.parametrize("name", RUNGS)
-def test_what_cannot_be_had_says_why_and_no_promise_is_broken(name):
+def test_unavailable_rung_says_why_and_no_promise_is_broken(name):
     assert probe(name).features or len(probe(name).fault) > 10
     assert "did not hold" not in probe(name).fault
 
@@ -80,8 +80,8 @@ def test_what_cannot_be_had_says_why_and_no_promise_is_broken(name):
         ),
     ],
 )
-def test_what_other_programs_can_have_is_reached(name, command):
-    """The programs bwrap and unshare are asked whether the machine permits what the rung needs."""
+def test_rung_is_available_where_its_program_works(name, command):
+    """The programs bwrap and unshare show whether the machine permits what the rung needs."""
     if not all(map(shutil.which, (command[0], "unshare"))):
         pytest.skip(f"{NOT_TESTED} whether the sandbox's rung '{name}' is reached: {command[0]} is not installed")
     permitted = subprocess.run(command, capture_output=True, check=False).returncode == 0
@@ -89,7 +89,7 @@ def test_what_other_programs_can_have_is_reached(name, command):
 
 
 def without_nesting(folder):
-    """A bwrap inside which nobody may make a user namespace, as where only bwrap is trusted with them."""
+    """Return the environment for a bwrap inside which no user namespace can be made, as where only bwrap is trusted with them."""
     (folder / "bwrap").write_text('#!/bin/sh\nexec /usr/bin/bwrap --unshare-user --disable-userns "$@"\n')
     (folder / "bwrap").chmod(0o755)
     return {"PATH": f"{folder}:/usr/bin:/bin", "SECRET": SECRETS[1]}
@@ -103,7 +103,7 @@ def without_nesting(folder):
         pytest.param((), marks=pytest.mark.full),
     ],
 )
-def test_where_only_bwrap_may_make_namespaces_it_is_started_for_each_call(names):
+def test_bwrap_is_started_for_each_call_where_only_it_may_make_namespaces(names):
     folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
     folder.chmod(0o755)
     try:
@@ -117,7 +117,7 @@ def test_where_only_bwrap_may_make_namespaces_it_is_started_for_each_call(names)
     assert said["tried"] >= len(names)
 
 
-#: Goes into a user namespace in which all users are, and nobody may make another one; then becomes the program it was given.
+#: Enters a user namespace that has all users and in which no other one can be made; then becomes the program in its arguments.
 FORBIDDEN = """
 import ctypes, os, sys
 assert ctypes.CDLL(None).unshare(0x10000000) == 0
@@ -164,7 +164,7 @@ def test_root_does_without_user_namespaces_where_they_are_forbidden(rung, users)
     assert said["tried"] == len(FEW)
 
 
-#: Takes a folder with another `inside`, says what is then found of each rung, and of the sandbox for commands.
+#: Takes a folder with another `inside`; prints what a probe of each rung, and of the sandbox for commands, then finds.
 ANOTHER_INSIDE = """
 import json, sys
 from pathlib import Path
@@ -176,7 +176,7 @@ print(json.dumps([[rung.fault, sorted(rung.features), rung.notes] for rung in fo
 
 
 def found_with(tmp_path, old, new):
-    """Each rung, and the sandbox for commands, with another filter."""
+    """Return the probes of each rung, and of the sandbox for commands, with another filter."""
     inside = tmp_path / "inside"
     shutil.copytree(rungs.INSIDE, inside)
     text = (inside / "seccomp.py").read_text()
@@ -189,13 +189,13 @@ def found_with(tmp_path, old, new):
 
 
 def here(found):
-    """What this machine has of it."""
+    """Return the rungs that this machine has."""
     rungs = {name: probe(name) for name in RUNGS} | {"commands": probed_commands()}
     return {name: each for name, each in found.items() if not rungs[name].fault}
 
 
 @pytest.mark.skipif(bool(fault()), reason=f"{NOT_TESTED} with a filter of system calls")
-def test_a_filter_that_holds_nothing_is_found_out_on_every_rung_family_by_family(tmp_path):
+def test_filter_that_blocks_nothing_is_detected_for_each_rung_and_family(tmp_path):
     start = "    decided_numbers = numbers(machine, DECIDED_CALLS)\n"
     found = here(found_with(tmp_path, start, f"    return _step(_RETURN, _ALLOW)\n{start}"))
     alien = {"limits of other processes", "calls of the x32 ABI"}  # of another user's; few kernels have it
@@ -220,21 +220,21 @@ def test_a_filter_that_holds_nothing_is_found_out_on_every_rung_family_by_family
     ],
     ids=["System V memory", "priorities", "terminals", "32 bits"],
 )
-def test_a_filter_with_one_hole_is_found_out(old, new, by, tmp_path):
+def test_filter_with_one_hole_is_detected(old, new, by, tmp_path):
     found = here(found_with(tmp_path, old, new))
     assert [name for name, (said, *_) in found.items() if by not in said] == []
 
 
 @pytest.mark.skipif(bool(fault()), reason=f"{NOT_TESTED} with a filter of system calls")
-def test_a_pair_of_datagram_sockets_is_found_out_where_the_network_is_shared(tmp_path):
+def test_pair_of_datagram_sockets_is_detected_where_the_network_is_shared(tmp_path):
     if probe("landlock").fault:
         pytest.skip(f"{NOT_TESTED} on the sandbox's rung 'landlock': {probe('landlock').fault}")
     found = found_with(tmp_path, "_step(_EQUAL, _STREAM, 0, 1)", "_step(_EQUAL, 2, 0, 1)")
     assert found["landlock"][0] == "its promises did not hold when tried: no network"
 
 
-def test_without_a_filter_rungs_promise_less_say_why_and_commands_are_refused(tmp_path):
-    """As on an architecture whose numbers are not known."""
+def test_rungs_promise_less_and_commands_are_refused_without_a_filter(tmp_path):
+    """The filter is missing on an architecture whose numbers are not known."""
     found = here(found_with(tmp_path, "machine = os.uname().machine\n    if", 'machine = "riscv64"\n    if'))
     assert len(found) >= 2
     why = "system calls are not filtered: their numbers are known for x86_64, aarch64 (64 bits), not for riscv64"
@@ -249,7 +249,7 @@ def test_without_a_filter_rungs_promise_less_say_why_and_commands_are_refused(tm
         )
 
 
-def test_the_page_has_each_family_that_is_tried():
+def test_documentation_lists_each_family_that_is_tried():
     page = (Path(__file__).parents[4] / "docs/how-to/sandbox.md").read_text()
     told = re.findall(r"^\| (.+?) +\| (`.+`) +\| (bounded memory|filtered system calls) +\|$", page, re.MULTILINE)
     tried = [(family, tuple(call[0] for call in calls), feature) for family, (feature, calls) in FAMILIES.items()]

@@ -18,7 +18,7 @@ def program(body):
 
 @pytest.fixture(params=RUNGS)
 def rung(request):
-    """Each rung that this machine has."""
+    """Return each rung that this machine has."""
     if probe(request.param).fault:
         pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{request.param}': {probe(request.param).fault}")
     return Confinement(rung=request.param)
@@ -38,33 +38,33 @@ def reported(body, bounds=None, confinement=None):
     return json.loads(outcome.results)
 
 
-def test_gives_what_was_reported_how_it_ended_and_how_it_was_confined(rung):
+def test_outcome_has_the_results_the_end_and_the_confinement(rung):
     outcome = run_confined(REPORT, "héllo \ud800 ok".replace("\ud800", ""), None, rung)
     assert (outcome.end, outcome.code, outcome.results.decode()) == ("exited", 0, "héllo  ok")
     assert outcome.rung == rung.rung
     assert outcome.features == probe(rung.rung).features
 
 
-def test_prints_are_kept_apart_from_the_report(rung):
+def test_prints_are_separate_from_the_results(rung):
     body = "print('out', flush=True)\nos.write(2, b'err')\nos.write(fd, b'result')"
     outcome = run_confined(program(body), "", None, rung)
     assert outcome.results == b"result"
     assert sorted(outcome.output.split()) == [b"err", b"out"]
 
 
-def test_the_exit_status_and_the_signal_are_told(rung):
+def test_exit_status_and_signal_are_reported(rung):
     assert run_confined(program("os._exit(7)"), "", None, rung).code == 7
     outcome = run_confined(program("import ctypes\nctypes.string_at(0)"), "", None, rung)
     assert (outcome.end, outcome.code) == ("signalled", 11)
 
 
-def test_a_program_of_ours_that_fails_shows_its_traceback(rung):
+def test_failing_program_shows_its_traceback(rung):
     outcome = run_confined(SandboxProgram("def run(payload, fd):\n    1 / 0"), "", None, rung)
     assert outcome.code == 1
     assert b"ZeroDivisionError" in outcome.output
 
 
-def test_sees_no_environment_no_input_no_site_packages_and_no_other_file(rung, monkeypatch):
+def test_program_sees_no_environment_input_site_packages_or_open_files(rung, monkeypatch):
     monkeypatch.setenv("SECRET", "s3cret")
     body = (
         "opened = []\nfor n in range(3, 256):\n"
@@ -79,14 +79,14 @@ def test_sees_no_environment_no_input_no_site_packages_and_no_other_file(rung, m
     assert (environment, read, site, opened, ours) == ({}, "", False, [], [])
 
 
-def test_works_in_a_directory_that_is_empty_and_gone_afterwards(rung, scratch):
+def test_working_directory_is_empty_and_removed_afterwards(rung, scratch):
     for _ in range(2):
         found = reported("open('a', 'w').write('x')\nos.write(fd, json.dumps(os.listdir()).encode())", None, rung)
         assert found == ["a"]
     assert list(scratch.iterdir()) == []
 
 
-def test_removes_directories_of_any_depth_and_mode(rung, scratch):
+def test_directories_of_any_depth_and_mode_are_removed(rung, scratch):
     body = (
         "for n in range(1200):\n    os.mkdir('d')\n    open('f', 'w').close()\n    os.symlink('/', 's')\n    os.chdir('d')\n"
         "os.mkdir('closed')\nos.mkdir('closed/in')\nos.chmod('closed/in', 0)\nos.chmod('closed', 0)\n"
@@ -104,20 +104,20 @@ def test_removes_directories_of_any_depth_and_mode(rung, scratch):
         (Bounds(), "while True: os.write(fd, b'x' * 4096)", "flooded"),
     ],
 )
-def test_stops_what_goes_on(rung, bounds, body, ended):
+def test_endless_program_is_stopped(rung, bounds, body, ended):
     outcome = run_confined(program(body), "", bounds, rung)
     assert outcome.end == ended
     assert len(outcome.results) <= bounds.result_bytes + 1
 
 
-def test_output_is_read_to_its_end_but_only_its_two_ends_are_kept(rung):
+def test_output_is_read_to_its_end_but_only_both_ends_are_stored(rung):
     body = "for _ in range(1000): os.write(1, b'x' * 10_000)\nos.write(1, b'end')\nos.write(fd, b'done')"
     outcome = run_confined(program(body), "", None, rung)
     assert (outcome.results, len(outcome.output), len(outcome.tail)) == (b"done", 64 * 1024, 64 * 1024)
     assert outcome.tail.endswith(b"xxend")
 
 
-def test_nothing_is_left_out_of_output_that_has_room(rung):
+def test_output_that_fits_is_complete(rung):
     bounds = Bounds(output_bytes=10)
     parts = [
         run_confined(program(f"os.write(1, b'{text}')"), "", bounds, rung) for text in ("0123456789", "0123456789ab")
@@ -144,7 +144,7 @@ def test_limits_hold(rung, body, error):
     assert reported(tried, None, rung) == error
 
 
-def test_a_disk_of_its_own_is_bounded(rung):
+def test_bounded_disk_refuses_more_than_its_size(rung):
     if "bounded disk" not in probe(rung.rung).features:
         pytest.skip("this rung has no disk of its own")
     body = (
@@ -156,7 +156,7 @@ def test_a_disk_of_its_own_is_bounded(rung):
     assert 900_000 < total <= 1 << 20
 
 
-def test_the_library_is_there_and_cannot_be_written(rung):
+def test_library_is_available_and_cannot_be_written(rung):
     body = (
         "import decimal, xml.dom, tabnanny\n'é'.encode('cp1252')\nopened = []\n"
         "for path in (os.__file__, '/dev/sda', '/tmp/../etc/shadow'):\n    try: opened.append(open(path, 'r+b'))\n    except OSError: pass\n"
@@ -169,14 +169,14 @@ def test_the_library_is_there_and_cannot_be_written(rung):
     assert users[0] > 0
 
 
-def test_what_one_call_changes_the_next_does_not_see(rung):
+def test_changes_of_one_call_are_invisible_to_the_next(rung):
     changed = "import builtins, math\nbuiltins.left = math.left = 1\nsys.modules['left'] = sys\nos.write(fd, b'true')"
     look = "import math\nos.write(fd, json.dumps([hasattr(math, 'left'), 'left' in globals()['__builtins__'], 'left' in sys.modules]).encode())"
     assert reported(changed, None, rung) is True
     assert reported(look, None, rung) == [False, False, False]
 
 
-def test_a_daemon_does_not_outlive_the_call(rung):
+def test_daemon_does_not_outlive_the_call(rung):
     body = (
         "there, here = os.pipe()\n"
         "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -198,7 +198,7 @@ def _tasks():
     return found
 
 
-def test_a_watching_process_that_was_stopped_is_killed_with_the_call(scratch):
+def test_stopped_watcher_is_killed_with_the_call(scratch):
     body = "os.kill(os.getppid(), signal.SIGSTOP)\nos.write(fd, json.dumps([os.getpid(), os.getppid()]).encode())\ntime.sleep(600)"
     outcome = run_confined(program(body), "", Bounds(timeout_s=0.2), Confinement(rung="limits"))
     assert outcome.end == "timeout"
@@ -215,7 +215,7 @@ def _state(process):
         return "X"
 
 
-def test_less_than_is_required_is_refused_before_anything_is_started(rung):
+def test_missing_features_are_refused_before_anything_is_started(rung):
     have = probe(rung.rung).features
     assert run_confined(REPORT, "x", None, Confinement(have, rung.rung)).results == b"x"
     for lacking in {"own file tree", "no network", "own processes"} - have:
@@ -224,6 +224,6 @@ def test_less_than_is_required_is_refused_before_anything_is_started(rung):
         assert refused.value.missing == (lacking,)
 
 
-def test_a_program_that_is_no_python_is_refused_where_it_is_written():
+def test_invalid_python_is_refused_at_construction():
     with pytest.raises(SyntaxError):
         SandboxProgram("def run(")

@@ -1,4 +1,4 @@
-"""The filter of system calls, read as the kernel reads it: also for the architecture that this machine is not."""
+"""The filter of system calls, read as the kernel reads it, for both architectures."""
 
 import errno
 import re
@@ -23,7 +23,7 @@ WIDE = {"newfstatat": "fstatat"}
 
 
 def answer(code, number, *arguments, architecture):
-    """What a classic BPF program (linux/bpf_common.h) says of a call."""
+    """Return the answer of a classic BPF program (linux/bpf_common.h) to a call."""
     data = struct.pack("=iIQ6Q", number, architecture, 0, *(each % (1 << 64) for each in (*arguments, *(0,) * 6)[:6]))
     steps = list(struct.iter_unpack("=HBBI", code))
     at = loaded = 0
@@ -63,7 +63,7 @@ def lists():
     return {**seccomp.ALLOWED_CALLS, "with sockets": seccomp.WITH_SOCKETS, "decided": seccomp.DECIDED_CALLS}
 
 
-def test_what_is_on_the_list_is_allowed(machine):
+def test_listed_calls_are_allowed(machine):
     judged = Filter(machine)
     for text in seccomp.ALLOWED_CALLS.values():
         assert {
@@ -73,7 +73,7 @@ def test_what_is_on_the_list_is_allowed(machine):
 
 @pytest.mark.parametrize("families", [(), seccomp.FAMILIES], ids=["no sockets", "sockets"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_is_tried_from_inside_is_turned_down(family, families, machine):
+def test_calls_tried_from_inside_are_rejected(family, families, machine):
     judged = Filter(machine, families)
     for name, *numbers, given in FAMILIES[family][1]:
         number = numbers[list(MACHINES).index(machine)]
@@ -82,8 +82,8 @@ def test_what_is_tried_from_inside_is_turned_down(family, families, machine):
             assert judged(number, *arguments) == (ENOSYS if number >= 424 else EPERM), name
 
 
-def test_every_other_number_is_turned_down(machine):
-    """Those of calls that nobody has thought of, and those to come."""
+def test_unlisted_numbers_are_rejected(machine):
+    """They belong to calls that no list mentions, and to future ones."""
     judged = Filter(machine, seccomp.FAMILIES)
     known = {number for text in lists().values() for number in seccomp.numbers(machine, text).values()}
     for number in {*range(1000), 0x3FFFFFFF, 0x40000027, -1} - known:
@@ -91,12 +91,12 @@ def test_every_other_number_is_turned_down(machine):
     assert judged(1000) == judged(-1) == ENOSYS
 
 
-def test_calls_by_the_numbers_of_another_architecture_end_the_process(machine):
+def test_calls_of_another_architecture_end_the_process(machine):
     others = {0x40000003, 0x40000028, *MACHINES.values()} - {MACHINES[machine]}  # i386, 32-bit ARM
     assert {Filter(machine)(1, architecture=other) for other in others} == {KILL}
 
 
-def test_what_an_argument_decides(machine):
+def test_arguments_decide_some_calls(machine):
     plain, social = Filter(machine), Filter(machine, seccomp.FAMILIES)
     call = seccomp.numbers(machine, seccomp.DECIDED_CALLS)
     assert plain(call["clone"], 0x003D0F00) == ALLOW
@@ -123,7 +123,7 @@ def test_what_an_argument_decides(machine):
     assert (plain(call["socketpair"], 30, 1), social(call["socketpair"], 1, 2)) == (EPERM, ALLOW)
 
 
-def test_forks_are_asked_about_where_that_is_wanted(machine):
+def test_forks_are_reported_to_the_supervisor_on_request(machine):
     judged, call = Filter(machine, forking=ASK), seccomp.numbers(machine, seccomp.DECIDED_CALLS)
     forks = [judged(call[name], 17) for name in ("clone", "fork", "vfork") if name in call]
     assert set(forks) == {ASK}
@@ -152,7 +152,7 @@ def test_numbers_are_those_of_the_kernels_headers(machine):
     }  # over two lines
 
 
-def test_no_call_is_listed_twice_nor_both_allowed_and_tried():
+def test_calls_are_listed_once_and_never_both_allowed_and_tried():
     names = [name for text in lists().values() for name in text.split()[::3]]
     assert len(names) == len(set(names))
     tried = {name for _, calls in FAMILIES.values() for name, *_ in calls}

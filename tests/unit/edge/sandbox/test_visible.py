@@ -7,7 +7,7 @@ from dsa.edge.sandbox.inside import confinement
 from dsa.edge.sandbox.rungs import OWN, interpreter, visible
 
 
-def test_python_its_library_and_shared_libraries_are_visible_and_little_else():
+def test_only_python_its_library_and_shared_libraries_are_visible():
     shown = visible()
     assert any(os.__file__.startswith(path) for path in shown.paths)
     assert any(interpreter().startswith(path) for path in shown.paths)
@@ -16,13 +16,13 @@ def test_python_its_library_and_shared_libraries_are_visible_and_little_else():
     assert not any(path.startswith(f"{sys.prefix}/") for path in shown.paths) or sys.prefix == sys.base_prefix
 
 
-def test_no_path_lies_below_another_and_none_is_a_link():
+def test_visible_paths_are_not_nested_and_not_links():
     paths = visible().paths
     assert all(os.path.realpath(path) == path for path in paths)
     assert not [path for path in paths for other in paths if path.startswith(f"{other}/")]
 
 
-def test_links_lead_to_what_is_visible():
+def test_links_keep_their_targets():
     links = dict(visible().links)
     assert (links.pop("/tmp"), links.pop("/dev/shm")) == (OWN, OWN)
     assert links
@@ -31,7 +31,7 @@ def test_links_lead_to_what_is_visible():
         assert target == str(Path(path).readlink())
 
 
-def test_what_lies_where_files_are_passed_is_shown_where_it_is():
+def test_folder_below_tmp_is_visible_at_its_own_path():
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         shown = visible((folder,))
     assert os.path.realpath(folder) in shown.paths
@@ -39,7 +39,7 @@ def test_what_lies_where_files_are_passed_is_shown_where_it_is():
     assert shown.links["/dev/shm"] == OWN
 
 
-def test_both_sides_mean_the_same_folder():
+def test_both_sides_use_the_same_private_folder():
     assert confinement.OWN == OWN
 
 

@@ -1,4 +1,4 @@
-"""A small durable store to be damaged: as it was written, another one like it, and what edits copies of it."""
+"""A small durable store to be damaged: as it was written, another one like it, and functions that edit copies of it."""
 
 import pytest
 from artifact_runs import memory_folder
@@ -21,7 +21,7 @@ def original(folder):
 
 @pytest.fixture(scope="module")
 def other(folder):
-    """A store that is the same for two thirds, then goes another way."""
+    """Return the path of a store that is the same for two thirds and then differs."""
     path = folder / "other.db"
     with SqliteStore(path) as store:
         for run in RUNS:
@@ -34,11 +34,11 @@ def other(folder):
 
 @pytest.fixture
 def after(folder, original):
-    """Return what edits a new copy of the store, and gives the runs of which somebody is told then."""
+    """Return a function that edits a new copy of the store and returns the runs that then cannot be read."""
     return lambda edit: original.after(folder / "copy.db", edit)
 
 
 @pytest.fixture
 def stored(folder, original):
-    """Return what gives the rows of a table, as they were written."""
+    """Return a function that returns the rows of a table, as they were written."""
     return lambda table: rows(folder / "original.db", table)

@@ -1,6 +1,6 @@
-"""A small durable store, edits of its rows and bytes behind its back, and what must be true whoever reads it then.
+"""A small durable store, edits of its rows and bytes behind its back, and what must be true for every reader afterwards.
 
-What is read is what was written, or it is noticed: nothing else may happen.
+A reader gets what was written, or an error: nothing else may happen.
 """
 
 import sqlite3
@@ -14,7 +14,7 @@ from dsa.runtime.run_store import StoreError, Summary
 
 FIRST = MachineEntry("r", "door", "0" * 64)
 RUNS = ("run 0", "run 1")
-#: What finds a row in each table.
+#: The key columns of each table.
 KEYS = {"entries": ("place",), "contents": ("address",), "runs": ("number",)}
 
 
@@ -55,7 +55,7 @@ class Original:
     runs: dict
 
     def noticed(self, path):
-        """Return the runs of which a reader is told that something is wrong; all others are what was written, or this fails."""
+        """Return the runs that cannot be read; require that all others are what was written."""
         try:
             with SqliteStore(path) as store:
                 return {run for run in self.runs if self._is_noticed(store, run)}
@@ -71,7 +71,7 @@ class Original:
         return False
 
     def after(self, path, edit):
-        """Write the file anew, edit it, and return the runs of which a reader, and who takes them up, is told."""
+        """Write the file again, edit it, and return the runs that can neither be read nor held."""
         place(path, self.content)
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             edit(connection)
@@ -128,7 +128,7 @@ def add(connection, table, columns):
 
 
 def swap(connection, table, one, other, columns):
-    """Exchange columns of two rows; each is a pair of key and columns. No name may stand twice, not even meanwhile."""
+    """Exchange columns of two rows; each is a pair of key and columns. No name may occur twice, not even temporarily."""
     if "run" in columns and table == "runs":
         put(connection, table, one[0], {"run": "meanwhile"})
     put(connection, table, other[0], {name: one[1][name] for name in columns})
@@ -136,7 +136,7 @@ def swap(connection, table, one, other, columns):
 
 
 def flipped(value, bit):
-    """Return a stored value with one bit another one: of a number the bit itself, of text and bytes a bit of its bytes."""
+    """Return a stored value with one bit flipped: of a number the bit itself, of text and bytes a bit of its bytes."""
     if isinstance(value, int):
         return value ^ (1 << bit)
     data = bytearray(value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value)

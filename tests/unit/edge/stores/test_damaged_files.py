@@ -1,6 +1,6 @@
-"""Bytes of a store's file and of its write-ahead log changed: what is read is what was written, or a beginning of it, or it is noticed.
+"""Changed bytes in a store's file and in its write-ahead log: a reader gets what was written, or a beginning of it, or an error.
 
-At the end what no store can notice, since nothing outside of it remembers.
+The last tests are changes that no store can notice, since nothing outside of it remembers.
 """
 
 import random
@@ -16,7 +16,7 @@ from dsa.runtime.run_store import StoreError, UnknownRunError
 
 
 def require_noticed_or_the_same(original, path, places, pattern):
-    """Flip bits of single bytes of the file; return how often somebody was told."""
+    """Flip bits of single bytes of the file; return how often that was noticed."""
     noticed = 0
     for at in places:
         damaged = bytearray(original.content)
@@ -26,7 +26,7 @@ def require_noticed_or_the_same(original, path, places, pattern):
     return noticed
 
 
-def test_a_byte_of_the_file_is_noticed_or_changes_nothing(folder, original):
+def test_changed_byte_of_the_file_is_noticed_or_changes_nothing(folder, original):
     chance = random.Random(4)
     places = chance.sample(range(len(original.content)), 600)
     assert require_noticed_or_the_same(original, folder / "copy.db", places, lambda _: chance.randrange(1, 256)) > 100
@@ -34,12 +34,12 @@ def test_a_byte_of_the_file_is_noticed_or_changes_nothing(folder, original):
 
 @pytest.mark.full
 @pytest.mark.parametrize("pattern", [0x01, 0x02, 0x80, 0xFF], ids=hex)
-def test_every_byte_of_the_file_is_noticed_or_changes_nothing(folder, original, pattern):
+def test_every_changed_byte_of_the_file_is_noticed_or_changes_nothing(folder, original, pattern):
     places = range(len(original.content))
     assert require_noticed_or_the_same(original, folder / "copy.db", places, lambda _: pattern) > 10_000
 
 
-def test_a_file_that_was_cut_is_noticed(folder, original):
+def test_truncated_file_is_noticed(folder, original):
     chance = random.Random(5)
     lengths = {
         *range(0, len(original.content), 4096),
@@ -55,7 +55,7 @@ def test_a_file_that_was_cut_is_noticed(folder, original):
 
 @pytest.fixture(scope="module")
 def crashed(folder):
-    """Return file and log as a process leaves them that is killed, and what it had written."""
+    """Return file and log as a killed process leaves them, and what it had written."""
     path = folder / "crashed.db"
     with SqliteStore(path) as store:
         journal = store.create("run 0", "# text", [FIRST])
@@ -66,7 +66,7 @@ def crashed(folder):
 
 
 def require_beginning(path, crashed, log):
-    """What is read must be a beginning of what was written; return how long it is, None when somebody was told."""
+    """Require that a reader gets a beginning of what was written; return its length, or None after an error."""
     content, _, written = crashed
     place(path, content, log)
     try:
@@ -89,8 +89,8 @@ def lengths_left(path, crashed, places, chance):
             yield require_beginning(path, crashed, crashed[1][:at])
 
 
-def test_a_changed_log_of_a_crash_leaves_a_beginning(folder, crashed):
-    """SQLite takes a changed log for one that was not written to its end."""
+def test_changed_log_of_a_crash_leaves_a_beginning(folder, crashed):
+    """SQLite treats a changed log as one that was not written to its end."""
     chance = random.Random(6)
     found = set(lengths_left(folder / "copy.db", crashed, chance.sample(range(len(crashed[1])), 150), chance))
     assert {0, 1, 3} == found
@@ -107,10 +107,10 @@ def test_every_changed_log_of_a_crash_leaves_a_beginning(folder, crashed, part):
     assert {0, 1, 3} == set(lengths_left(folder / "copy.db", crashed, places, random.Random(part)))
 
 
-# -- what cannot be noticed ------------------------------------------------------------------------------------------------
+# -- unnoticeable changes --------------------------------------------------------------------------------------------------
 
 
-def test_an_older_copy_of_the_file_is_taken_for_what_it_was(tmp_path):
+def test_older_copy_of_the_file_is_accepted(tmp_path):
     path = tmp_path / "ledger.db"
     write(path)
     shutil.copy(path, tmp_path / "older.db")
@@ -123,7 +123,7 @@ def test_an_older_copy_of_the_file_is_taken_for_what_it_was(tmp_path):
     assert read(path) == older
 
 
-def test_a_run_that_was_removed_with_all_its_rows_is_missed_only_by_who_asks_for_it(after, folder):
+def test_run_removed_with_all_its_rows_is_missed_only_when_it_is_read(after, folder):
     def remove(store):
         store.executescript("DELETE FROM runs WHERE number = 2; DELETE FROM entries WHERE place >> 36 = 2")
 
@@ -132,8 +132,8 @@ def test_a_run_that_was_removed_with_all_its_rows_is_missed_only_by_who_asks_for
         store.read("run 1")
 
 
-def test_a_run_that_was_written_anew_is_taken_for_the_old_one(folder, original, other):
-    """Everything of it, hashes included: the seal has no secret in it."""
+def test_rewritten_run_is_accepted_as_the_old_one(folder, original, other):
+    """All of it is rewritten, hashes included: the seal contains no secret."""
     path = folder / "copy.db"
     place(path, original.content)
     with closing(sqlite3.connect(path, isolation_level=None)) as store:

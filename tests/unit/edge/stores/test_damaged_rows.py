@@ -1,4 +1,4 @@
-"""Rows of a store that were changed behind its back: whatever is read is what was written, or it is noticed.
+"""Rows of a store that were changed behind its back: a reader gets what was written, or an error.
 
 Each row dropped, each two swapped, each bit of each row flipped; rows of other runs and other files put in.
 """
@@ -34,7 +34,7 @@ def at(number, position):
 
 
 def without_ends(found):
-    """Return the rows that hold entries: behind those of each run stands one that seals its end."""
+    """Return the rows that hold entries, without the last row of each run, which seals its end."""
     return [(key, columns) for key, columns in found if key["place"] % SPAN != END]
 
 
@@ -42,17 +42,17 @@ def without_ends(found):
 
 
 @pytest.mark.parametrize("table", ["entries", "runs"])
-def test_every_row_that_is_dropped_is_noticed(after, stored, table):
+def test_dropped_row_is_noticed(after, stored, table):
     for row in stored(table):
         assert after(lambda store, row=row: drop(store, table, row[0])) == {run_of(row)}
 
 
-def test_every_text_that_is_dropped_is_noticed(after, stored):
+def test_dropped_text_is_noticed(after, stored):
     noticed = [after(lambda store, row=row: drop(store, "contents", row[0])) for row in stored("contents")]
     assert sorted(map(len, noticed)) == [1, 1, 2, 2]  # the texts of two machines; two long ones that both runs have
 
 
-def test_the_end_cut_off_is_noticed_however_long_it_is(after, stored):
+def test_cut_off_end_of_any_length_is_noticed(after, stored):
     entries = [key for key, _ in without_ends(stored("entries")) if number_of(key) == 1]
     for cut in range(1, len(entries) + 1):
 
@@ -65,14 +65,14 @@ def test_the_end_cut_off_is_noticed_however_long_it_is(after, stored):
 
 
 def shorten(store, entries, cut):
-    """Cut the end off, and say that there is no more."""
+    """Cut the end off, and change the end row so that it counts only the rest."""
     put(store, "entries", at(1, END), {"line": str(len(entries) - cut)})
     for key in entries[-cut:]:
         drop(store, "entries", key)
 
 
 @pytest.mark.parametrize("columns", [("line",), ("link",), ("line", "link"), ENTRY], ids=", ".join)
-def test_every_two_entries_that_are_swapped_are_noticed(after, stored, columns):
+def test_swapped_entries_are_noticed(after, stored, columns):
     count = 0
     for one, other in combinations(stored("entries"), 2):
         if any(one[1][name] != other[1][name] for name in columns):
@@ -83,20 +83,20 @@ def test_every_two_entries_that_are_swapped_are_noticed(after, stored, columns):
 
 
 @pytest.mark.parametrize("count", range(1, len(BOOKKEEPING) + 1))
-def test_what_is_kept_of_two_runs_swapped_is_noticed(after, stored, count):
-    """Any of the columns, or all of them; the seal does not come along with what it does not seal."""
+def test_swapped_columns_of_two_runs_are_noticed(after, stored, count):
+    """Any of the columns, or all of them: the seal of one run does not fit the columns of another."""
     one, other = stored("runs")
     for columns in combinations(BOOKKEEPING, count):
         if any(one[1][name] != other[1][name] for name in columns):
             assert after(lambda store, columns=columns: swap(store, "runs", one, other, columns)) == set(RUNS)
 
 
-def test_every_two_texts_that_are_swapped_are_noticed(after, stored):
+def test_swapped_texts_are_noticed(after, stored):
     for one, other in combinations(stored("contents"), 2):
         assert after(lambda store, pair=(one, other): swap(store, "contents", *pair, ("content",)))
 
 
-def test_a_whole_run_in_the_place_of_another_is_noticed(after):
+def test_whole_run_in_the_place_of_another_is_noticed(after):
     def renumber(store):
         for table, column, span in (("entries", "place", SPAN), ("runs", "number", 1)):
             store.execute(f"UPDATE {table} SET {column} = {column} + 10 * {span} WHERE {column} < 2 * {span}")
@@ -106,7 +106,7 @@ def test_a_whole_run_in_the_place_of_another_is_noticed(after):
     assert after(renumber) == set(RUNS)
 
 
-# -- what is kept of a run as a whole ---------------------------------------------------------------------------------------
+# -- the row of a run as a whole --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_whole_run_in_the_place_of_another_is_noticed(after):
         ("seal", (bytes(32), b"", "seal")),
     ],
 )
-def test_what_is_kept_of_a_run_is_sealed(after, column, values):
+def test_row_of_a_run_is_sealed(after, column, values):
     for value in values:
         assert after(lambda store, value=value: put(store, "runs", {"number": 1}, {column: value})) == {"run 0"}
 
@@ -135,7 +135,7 @@ def test_what_is_kept_of_a_run_is_sealed(after, column, values):
         ("place", tuple(at(1, position)["place"] for position in (7, 8, END - 1, 3 * SPAN))),
     ],
 )
-def test_the_end_of_a_run_is_sealed(after, column, values):
+def test_end_of_a_run_is_sealed(after, column, values):
     end = at(1, END)
     for value in values:
         assert after(lambda store, value=value: put(store, "entries", end, {column: value})) == {"run 0"}
@@ -143,14 +143,14 @@ def test_the_end_of_a_run_is_sealed(after, column, values):
 
 @pytest.fixture
 def row(stored):
-    """What is kept of the first run as a whole, as the store has it in hand."""
+    """Return the row of the first run, as the store has it."""
     _, columns = stored("runs")[0]
     return RunRow(**{name: value for name, value in columns.items() if name != "seal"})
 
 
 @pytest.mark.parametrize("seal_too", [False, True])
-def test_another_machine_in_the_place_of_its_own_is_noticed(after, row, seal_too):
-    """Under the old address, under its own, and with a new seal: each entry hangs on the machine's text."""
+def test_machine_replaced_by_another_is_noticed(after, row, seal_too):
+    """Under the old address, under its own, and with a new seal: each entry depends on the machine's text."""
     text = b"# text of RUN 0"
     moved = attrs.evolve(row, machine=address(text.decode()))
 
@@ -162,8 +162,8 @@ def test_another_machine_in_the_place_of_its_own_is_noticed(after, row, seal_too
     assert after(lambda store: put(store, "contents", {"address": row.machine}, {"content": text})) == {"run 0"}
 
 
-def test_the_entries_of_another_run_under_a_new_seal_are_noticed(after, stored, row):
-    """Each entry hangs on the run's id, too."""
+def test_entries_of_another_run_under_a_new_seal_are_noticed(after, stored, row):
+    """Each entry depends on the run's id, too."""
     _, second = stored("runs")[1]
     taken = attrs.evolve(row, machine=second["machine"])
 
@@ -181,7 +181,7 @@ def test_the_entries_of_another_run_under_a_new_seal_are_noticed(after, stored, 
 # -- rows from elsewhere ------------------------------------------------------------------------------------------------------
 
 
-def test_an_entry_of_another_run_or_file_is_noticed_in_every_place(after, stored, other):
+def test_entry_of_another_run_or_file_is_noticed_in_every_place(after, stored, other):
     strangers = [columns for _, columns in (*stored("entries"), *rows(other, "entries"))]
     count = 0
     for key, columns in stored("entries"):
@@ -195,7 +195,7 @@ def test_an_entry_of_another_run_or_file_is_noticed_in_every_place(after, stored
     assert count > 300
 
 
-def test_the_end_of_the_same_run_in_another_file_is_noticed(after, stored, other):
+def test_end_of_the_same_run_in_another_file_is_noticed(after, stored, other):
     """Both files are sound and the same up to some place: what follows there does not follow here."""
     theirs, ours = without_ends(rows(other, "entries")), without_ends(stored("entries"))
     pairs = zip(ours, theirs, strict=True)
@@ -211,14 +211,14 @@ def test_the_end_of_the_same_run_in_another_file_is_noticed(after, stored, other
         assert after(edit) == ({"run 0"} if start <= 6 else set())
 
 
-def test_an_entry_too_many_is_noticed(after, stored, other):
+def test_additional_entry_is_noticed(after, stored, other):
     for _, columns in (*stored("entries"), *rows(other, "entries")):
         for position in (7, 2**30, END - 1):
             more = {**columns, **at(1, position)}
             assert after(lambda store, more=more: add(store, "entries", more)) == {"run 0"}
 
 
-def test_what_seals_the_end_of_the_same_run_in_another_file_is_noticed(after, other):
+def test_end_seal_of_the_same_run_in_another_file_is_noticed(after, other):
     for key, columns in rows(other, "entries"):
         if key["place"] % SPAN == END:
             assert after(lambda store, key=key, columns=columns: put(store, "entries", key, columns)) == {
@@ -239,7 +239,7 @@ def bit_flips(stored):
 
 
 def require_noticed(after, flips):
-    """Flip bits; what nobody is told of reads the same. So may a flag that is any number but 0, and an address in capitals."""
+    """Flip bits; what goes unnoticed must read the same, as a flag that is any number but 0 does, or an address in capitals."""
     unnoticed = []
     for table, key, name, value in flips:
         with suppress(sqlite3.IntegrityError):  # there is a row of that key
@@ -249,8 +249,8 @@ def require_noticed(after, flips):
     assert len(unnoticed) < 0.02 * len(flips)
 
 
-def test_every_number_of_an_entry_is_noticed(after, stored):
-    """Where an entry stands, in which run, who wrote it: a number more or less, or a far one."""
+def test_changed_numbers_of_an_entry_are_noticed(after, stored):
+    """The place of an entry, its run, its writer: changed to a number close to it or far from it."""
     numbers = ("place", "epoch")
     flips = [flip for flip in bit_flips(stored) if flip[0] == "entries" and flip[2] in numbers]
     assert len(flips) == 16 * 2 * 16
@@ -258,7 +258,7 @@ def test_every_number_of_an_entry_is_noticed(after, stored):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_bit_of_a_row_is_noticed(after, stored, seed):
+def test_changed_bit_of_a_row_is_noticed(after, stored, seed):
     flips = list(bit_flips(stored))
     assert len(flips) > 100_000
     require_noticed(after, random.Random(seed).sample(flips, 150))
@@ -266,5 +266,5 @@ def test_a_bit_of_a_row_is_noticed(after, stored, seed):
 
 @pytest.mark.full
 @pytest.mark.parametrize("bit", [0, 5])
-def test_every_byte_of_every_row_is_noticed(after, stored, bit):
+def test_every_changed_byte_of_every_row_is_noticed(after, stored, bit):
     require_noticed(after, list(bit_flips(stored))[bit::8])

@@ -29,7 +29,7 @@ def written(folder):
 
 @pytest.fixture
 def listed(folder, written):
-    """Return what lists the runs of a copy that was edited."""
+    """Return a function that edits a copy and lists its runs."""
 
     def list_runs(edit):
         place(folder / "copy.db", written[1])
@@ -47,17 +47,17 @@ def changing(table, key, columns):
 
 
 def changed(value, bit):
-    """Return a value with one bit another one, of the same type; texts are ASCII."""
+    """Return a value of the same type with one bit flipped; texts are ASCII."""
     found = flipped(value, bit)
     return found.decode() if isinstance(value, str) else found
 
 
-def test_summaries_that_nobody_changed_are_sound(listed):
+def test_unchanged_summaries_are_sound(listed):
     for each in listed(lambda _: None):
         assert (each.summary, each.damage, each.status, each.messages) == (SUMMARY, None, "due", 1)
 
 
-def test_every_byte_of_a_summary_and_its_seals_is_noticed(listed, written):
+def test_every_changed_byte_of_a_summary_and_its_seals_is_noticed(listed, written):
     for table, key in (("entries", {"place": SPAN + END}), ("runs", {"number": 1})):
         [columns] = [columns for found, columns in rows(written[0], table) if found == key]
         for name, value in columns.items():
@@ -77,7 +77,7 @@ def test_summary_of_another_run_is_noticed(listed, written):
     assert listed(lambda store: put(store, "entries", {"place": SPAN + END}, columns))[0].status == "damaged"
 
 
-def test_end_that_was_dropped_is_noticed(listed):
+def test_dropped_end_is_noticed(listed):
     found = listed(lambda store: store.execute("DELETE FROM entries WHERE place = ?", (SPAN + END,)))
     assert [each.status for each in found] == ["damaged", "due"]
 
@@ -94,7 +94,7 @@ def test_run_that_only_looks_removed_is_listed_as_damaged(folder, listed):
         assert store.runs() == RUNS
 
 
-def test_every_byte_of_a_message_is_noticed(folder, listed, written):
+def test_every_changed_byte_of_a_message_is_noticed(folder, listed, written):
     with closing(sqlite3.connect(written[0])) as connection:
         connection.row_factory = sqlite3.Row
         columns = dict(connection.execute("SELECT * FROM inbox WHERE number = 1").fetchone())
@@ -106,7 +106,7 @@ def test_every_byte_of_a_message_is_noticed(folder, listed, written):
 
 
 def _is_noticed(store):
-    """Whether somebody who asks for the first run's message is told, or does not find it."""
+    """Return whether reading the first run's message raises an error or does not find it."""
     try:
         return "to run 0" not in [message.id for message in store.waiting_messages("run 0")] or store.outcome_of(
             "to run 0"
@@ -115,13 +115,13 @@ def _is_noticed(store):
         return True
 
 
-def test_outcome_that_somebody_else_wrote_is_noticed(folder, listed):
+def test_forged_outcome_is_noticed(folder, listed):
     listed(lambda store: put(store, "inbox", {"number": 1}, {"outcome": '"taken"'}))
     with SqliteStore(folder / "copy.db") as store, pytest.raises(DamageError, match="message to run 0 was changed"):
         store.outcome_of("to run 0")
 
 
-def test_message_that_somebody_else_wrote_is_noticed(folder, listed):
+def test_forged_message_is_noticed(folder, listed):
     more = {"number": 9, "message": "m", "run": 1, "line": "{}", "outcome": None, "seal": b""}
     listed(lambda store: add(store, "inbox", more))
     with SqliteStore(folder / "copy.db") as store, pytest.raises(DamageError, match="run run 0: message m was changed"):

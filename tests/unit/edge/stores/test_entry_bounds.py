@@ -1,4 +1,4 @@
-"""What the durable store refuses to write: entries that are not JSON, and those of more than 16 MB."""
+"""Entries that the durable store refuses to write: those that are not JSON, and those of more than 16 MB."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who is alive, and whose turn it is to write."""
+"""Locks of the store: which holders are alive, and which of several writers may write."""
 
 import fcntl
 import os
@@ -25,7 +25,7 @@ def names(folder):
     return [path.name for path in folder.iterdir()]
 
 
-def test_a_holder_lives_until_it_is_closed(tmp_path):
+def test_holder_is_alive_until_it_is_closed(tmp_path):
     holder = Holder(tmp_path / "holders")
     assert is_alive(tmp_path / "holders", holder.name)
     holder.close()
@@ -33,7 +33,7 @@ def test_a_holder_lives_until_it_is_closed(tmp_path):
     assert names(tmp_path / "holders") == []
 
 
-def test_what_killed_processes_left_is_removed_by_the_next_one_and_what_lives_is_not(tmp_path):
+def test_files_of_killed_processes_are_removed_and_those_of_live_ones_are_not(tmp_path):
     path = tmp_path / "ledger.db"
     holders = tmp_path / "ledger.db-holders"
     for _ in range(3):
@@ -46,14 +46,14 @@ def test_what_killed_processes_left_is_removed_by_the_next_one_and_what_lives_is
     assert names(holders) == []
 
 
-def test_two_who_ask_at_the_same_time_whether_somebody_lives_do_not_take_each_other_for_it(tmp_path):
+def test_concurrent_liveness_checks_do_not_mistake_each_other_for_the_holder(tmp_path):
     (tmp_path / "dead").touch()
     with (tmp_path / "dead").open() as other:
         fcntl.flock(other, fcntl.LOCK_SH)
         assert not is_alive(tmp_path, "dead")
 
 
-def test_whose_file_cannot_be_removed_is_dead_all_the_same(tmp_path, monkeypatch):
+def test_closed_holder_is_dead_even_if_its_file_cannot_be_removed(tmp_path, monkeypatch):
     holder = Holder(tmp_path / "holders")
 
     def refuse(_path, **_):
@@ -66,7 +66,7 @@ def test_whose_file_cannot_be_removed_is_dead_all_the_same(tmp_path, monkeypatch
     assert not is_alive(tmp_path / "holders", holder.name)
 
 
-def test_who_waits_for_a_turn_in_vain_is_told_what_to_do(tmp_path):
+def test_timeout_of_a_waiting_writer_says_what_to_do(tmp_path):
     first, second = WriteTurn(tmp_path / "lock", 0), WriteTurn(tmp_path / "lock", 0.01)
     first.take()
     refusal = r"another process has been writing to it for 0.01 s; is it stopped\? `fuser .*/lock` says which"
@@ -78,7 +78,7 @@ def test_who_waits_for_a_turn_in_vain_is_told_what_to_do(tmp_path):
     second.close()
 
 
-def test_a_store_that_cannot_be_opened_leaves_nothing_open(tmp_path):
+def test_store_that_fails_to_open_leaves_no_file_open(tmp_path):
     (tmp_path / "ledger.db").write_text("no database " * 100)
     before = open_files()
     for _ in range(3):
@@ -88,7 +88,7 @@ def test_a_store_that_cannot_be_opened_leaves_nothing_open(tmp_path):
     assert names(tmp_path / "ledger.db-holders") == []
 
 
-def test_a_store_that_waited_in_vain_is_closed_at_once(tmp_path):
+def test_store_that_times_out_waiting_to_write_is_closed_at_once(tmp_path):
     path = tmp_path / "ledger.db"
     before = open_files()
     with SqliteStore(path, lock_patience_s=0.01) as store:

@@ -1,4 +1,4 @@
-"""A store that is only read, or may not be written, shows every commit, also those that stand only in a killed writer's log."""
+"""A store that is only read, or may not be written, shows every commit, also those that are only in a killed writer's log."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.fixture
 def killed(tmp_path):
-    """A store of which nothing but an empty file and the log is there."""
+    """Return the path of a store that consists of an empty file and a log."""
     path = tmp_path / "runs" / "ledger.db"
     done = subprocess.run([sys.executable, "-c", WRITER, path], check=False)
     assert done.returncode == -signal.SIGKILL
@@ -46,14 +46,14 @@ def require_all_of_it(store):
 
 
 def without_index(path):
-    """Have SQLite neither find an index of the log nor make one."""
+    """Prevent SQLite from finding an index of the log, and from making one."""
     index = path.with_name("ledger.db-shm")
     index.unlink(missing_ok=True)
     index.symlink_to("nowhere")
 
 
 @pytest.mark.parametrize("without", [lambda _: None, without_index], ids=["in place", "as a copy"])
-def test_store_opened_to_be_read_shows_every_commit_of_a_killed_writer(killed, without):
+def test_read_only_store_shows_every_commit_of_a_killed_writer(killed, without):
     without(killed)
     before, files = killed.read_bytes(), open_files()
     with SqliteStore(killed, read_only=True) as store:
@@ -62,7 +62,7 @@ def test_store_opened_to_be_read_shows_every_commit_of_a_killed_writer(killed, w
 
 
 @pytest.mark.parametrize("without", [lambda _: None, without_index], ids=["in place", "as a copy"])
-def test_store_opened_to_be_read_writes_nothing(killed, without):
+def test_read_only_store_writes_nothing(killed, without):
     without(killed)
     with SqliteStore(killed, read_only=True) as store:
         for write in (
@@ -76,7 +76,7 @@ def test_store_opened_to_be_read_writes_nothing(killed, without):
         require_all_of_it(store)
 
 
-def test_store_opened_to_be_read_follows_a_writer(tmp_path):
+def test_read_only_store_follows_a_writer(tmp_path):
     with SqliteStore(tmp_path / "ledger.db") as writer, SqliteStore(tmp_path / "ledger.db", read_only=True) as reader:
         journal = writer.create("r1", "# door", [])
         for number in range(3):
@@ -85,7 +85,7 @@ def test_store_opened_to_be_read_follows_a_writer(tmp_path):
             assert (reader.summary("r1").status, reader.summary("r1").holder) == ("under way", reader.read("r1").holder)
 
 
-def test_copy_is_made_anew_when_the_file_has_changed(killed):
+def test_copy_is_refreshed_when_the_file_has_changed(killed):
     aside = killed.with_name("aside")
     without_index(killed)
     with SqliteStore(killed, read_only=True) as reader:
@@ -98,13 +98,13 @@ def test_copy_is_made_anew_when_the_file_has_changed(killed):
         assert (reader.version("r1"), len(reader.read("r1").entries)) == (10, 10)
 
 
-def test_file_that_is_not_there_cannot_be_read(tmp_path):
+def test_missing_file_cannot_be_opened_for_reading(tmp_path):
     with pytest.raises(StoreError, match=r"ledger\.db: cannot be read: No such file or directory"):
         SqliteStore(tmp_path / "ledger.db", read_only=True)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_files_cannot_be_read_either(tmp_path):
+def test_other_files_cannot_be_opened_for_reading(tmp_path):
     (tmp_path / "ledger.db").write_text("no database " * 100)
     before = open_files()
     with pytest.raises(StoreError, match="file is not a database"):
@@ -113,8 +113,8 @@ def test_other_files_cannot_be_read_either(tmp_path):
 
 
 @pytest.mark.parametrize("index", ["as it was left", "gone"])
-def test_folder_that_may_not_be_written_shows_every_commit_of_a_killed_writer(killed, index):
-    """As another user, for root may write everywhere; the store is opened as usual."""
+def test_read_only_folder_shows_every_commit_of_a_killed_writer(killed, index):
+    """The reader is another user, because root may write everywhere; it opens the store as usual."""
     if index == "gone":
         killed.with_name("ledger.db-shm").unlink()
     for path in (killed.parent, *killed.parent.rglob("*")):

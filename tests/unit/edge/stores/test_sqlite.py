@@ -58,14 +58,14 @@ def child(path):
         process.kill()
 
 
-def test_a_run_that_another_process_holds_is_refused(path, child):
+def test_run_held_by_another_process_is_refused(path, child):
     with SqliteStore(path) as store:
         with pytest.raises(HeldError, match=rf"run r1 is held by process {child.pid} on "):
             store.hold("r1")
         assert str(child.pid) in store.read("r1").holder
 
 
-def test_a_run_of_a_killed_process_goes_on_at_once(path, child):
+def test_run_of_a_killed_process_can_be_held_at_once(path, child):
     child.kill()
     child.wait()
     with SqliteStore(path) as store:
@@ -76,7 +76,7 @@ def test_a_run_of_a_killed_process_goes_on_at_once(path, child):
     assert [each.name for each in path.with_name("ledger.db-holders").iterdir()] == []
 
 
-def test_a_stalled_process_that_was_taken_over_cannot_write(path, child):
+def test_stalled_process_whose_run_was_taken_over_cannot_write(path, child):
     os.kill(child.pid, signal.SIGSTOP)
     with SqliteStore(path) as store:
         journal, _ = store.hold("r1", take=True)
@@ -90,8 +90,8 @@ def test_a_stalled_process_that_was_taken_over_cannot_write(path, child):
     assert events_of(path) == ["child", "taker"]
 
 
-def test_writer_that_does_not_know_what_it_has_written_does_not_write_over_it(path):
-    """Ctrl-C between the commit and what is remembered of it."""
+def test_writer_unsure_of_its_last_commit_does_not_overwrite_it(path):
+    """This happens after Ctrl-C between the commit and the update of the values in memory."""
     with SqliteStore(path) as store:
         journal, _ = store.hold("r1")
         interrupted = copy(journal)
@@ -123,7 +123,7 @@ with SqliteStore(pathlib.Path(sys.argv[1])) as store:
         assert [len(store.read(name).entries) for name in names] == [200] * 4
 
 
-def test_messages_that_processes_post_at_once_all_arrive_while_another_one_holds_the_run(path, child):
+def test_messages_posted_by_several_processes_to_a_held_run_all_arrive(path, child):
     sender = """
 import sys, pathlib
 from dsa.edge.stores.sqlite_store import SqliteStore
@@ -145,7 +145,7 @@ with SqliteStore(pathlib.Path(sys.argv[1])) as store:
         assert [message.data for message in waiting if message.id.startswith(name)] == list(range(100))
 
 
-def test_what_another_process_writes_is_seen_by_who_polls(path):
+def test_polling_sees_what_another_process_writes(path):
     with SqliteStore(path) as store, SqliteStore(path) as other:
         assert (store.version("r1"), store.waiting_messages("r1")) == (1, ())
         journal, _ = other.hold("r1")
@@ -196,7 +196,7 @@ def test_run_whose_removal_was_killed_is_there_or_gone(path):
     assert kept > 4
 
 
-def test_removed_run_is_not_missed(path):
+def test_removed_run_does_not_count_as_lost(path):
     with SqliteStore(path) as store:
         store.create("r2", "# door", [FIRST]).release()
         store.remove("r2")
@@ -210,7 +210,7 @@ def test_removed_run_is_not_missed(path):
         assert store.lost_count() == 1
 
 
-def test_a_store_is_of_no_use_after_a_fault(path):
+def test_store_is_unusable_after_a_fault(path):
     with SqliteStore(path) as store:
         journal, _ = store.hold("r1")
         with sqlite3.connect(path) as other:
@@ -234,7 +234,7 @@ def test_other_files_are_refused(tmp_path):
         SqliteStore(tmp_path / "text.db" / "ledger.db")
 
 
-def test_the_file_grows_with_what_is_said_and_not_with_how_often(tmp_path):
+def test_file_grows_with_new_text_and_not_with_repetitions(tmp_path):
     def size(path, lengths):
         with SqliteStore(path) as store:
             journal = store.create("r1", "", [])
@@ -243,11 +243,11 @@ def test_the_file_grows_with_what_is_said_and_not_with_how_often(tmp_path):
         return path.stat().st_size
 
     few, many = size(tmp_path / "few.db", range(100, 200)), size(tmp_path / "many.db", range(100, 500))
-    assert many < 9 * few  # what is said is 9 times as much
-    assert size(tmp_path / "same.db", [1_000] * 1_000) < 400_000  # 13 MB were they kept each time
+    assert many < 9 * few  # 9 times as much text
+    assert size(tmp_path / "same.db", [1_000] * 1_000) < 400_000  # 13 MB if each were stored again
 
 
-def test_a_copied_store_can_be_held(tmp_path, path):
+def test_copied_store_can_be_held(tmp_path, path):
     with SqliteStore(path) as store:
         store.hold("r1")
         shutil.copytree(path.parent, tmp_path / "copy")
@@ -256,7 +256,7 @@ def test_a_copied_store_can_be_held(tmp_path, path):
         assert journal.epoch == 3
 
 
-def test_a_writer_is_not_fooled_by_a_row_it_does_not_hold(path):
+def test_writer_that_lost_its_lease_cannot_write(path):
     with SqliteStore(path) as store, SqliteStore(path) as other:
         first, _ = store.hold("r1")
         second, _ = other.hold("r1", take=True)

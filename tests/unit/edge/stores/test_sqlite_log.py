@@ -1,4 +1,4 @@
-"""The durable store's write-ahead log: it is always there, and written back while a run goes on."""
+"""The durable store's write-ahead log: it is always there, and written back during a run."""
 
 import sqlite3
 
@@ -17,7 +17,7 @@ def mode_of(path):
         connection.close()
 
 
-def test_a_file_that_somebody_has_taken_the_log_from_gets_one(tmp_path):
+def test_file_without_a_log_gets_one(tmp_path):
     """`VACUUM INTO`, as people copy databases, leaves it out."""
     path, copy = tmp_path / "ledger.db", tmp_path / "copy" / "ledger.db"
     copy.parent.mkdir()
@@ -32,8 +32,8 @@ def test_a_file_that_somebody_has_taken_the_log_from_gets_one(tmp_path):
         assert mode_of(copy) == "wal"
 
 
-def test_a_file_that_somebody_locks_gets_no_log_and_keeps_no_run(tmp_path):
-    """SQLite would go on without one, and forget to sync that a transaction has ended."""
+def test_locked_file_gets_no_log_and_stores_no_run(tmp_path):
+    """SQLite would continue without one, and would not sync the end of a transaction."""
     path = tmp_path / "ledger.db"
     with SqliteStore(path) as store:
         store.create("r1", "# door", []).release()
@@ -45,7 +45,7 @@ def test_a_file_that_somebody_locks_gets_no_log_and_keeps_no_run(tmp_path):
     connection.close()
 
 
-def test_the_log_is_written_back_while_a_run_goes_on(tmp_path):
+def test_log_is_written_back_during_a_run(tmp_path):
     path = tmp_path / "ledger.db"
     with SqliteStore(path) as store:
         journal = store.create("r1", "# door", [])
