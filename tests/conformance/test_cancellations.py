@@ -148,7 +148,7 @@ CASES: dict[str, tuple[Test, str, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_cancelled_effects_hear_of_it_and_moments_are_the_same(
+def test_cancelled_effects_are_notified_and_moments_match_those_in_a_folder(
     case: str, tmp_path: Path, namespaces: Iterator[str]
 ) -> None:
     test, handling, limit = CASES[case]
@@ -242,7 +242,7 @@ guards = {"fine": Fine()}
 """
 
 
-def test_guard_that_is_lost_with_its_worker_is_asked_again(tmp_path: Path, namespaces: Iterator[str]) -> None:
+def test_guard_lost_with_its_worker_is_called_again(tmp_path: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     (tmp_path / "judged.md").write_text(JUDGED)
     (tmp_path / "bindings.py").write_text(SLOW_GUARD)
@@ -302,7 +302,7 @@ async def has_begun(folder: Path, count: int) -> None:
     await until(lambda: (folder / "begun").exists() and (folder / "begun").read_text() == count * "x")
 
 
-def test_run_that_is_taken_performs_its_effect_again_at_once(tmp_path: Path, namespaces: Iterator[str]) -> None:
+def test_run_taken_over_performs_its_effect_again_at_once(tmp_path: Path, namespaces: Iterator[str]) -> None:
     """The worker hears that the effect is cancelled a moment later, and the server has it under way until then. Twice, as impatient people do it."""
     where = next(namespaces)
     (tmp_path / "order.md").write_text(ORDER.format(handling="retry", limit="60s"))
@@ -322,7 +322,7 @@ def test_run_that_is_taken_performs_its_effect_again_at_once(tmp_path: Path, nam
 
 
 @pytest.mark.limit(60)
-def test_worker_that_imports_a_slow_module_is_alive(
+def test_worker_importing_a_slow_module_counts_as_alive(
     tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its other effects go on meanwhile, and that of the module begins once."""
@@ -355,7 +355,7 @@ def test_worker_that_imports_a_slow_module_is_alive(
 
 
 @pytest.mark.parametrize("by_server", [False, True])
-def test_run_that_is_interrupted_before_anybody_drives_it_is_interrupted(
+def test_run_can_be_interrupted_before_any_worker_drives_it(
     *, by_server: bool, tmp_path: Path, namespaces: Iterator[str]
 ) -> None:
     """Both wait at the server until a worker comes, which hears of the beginning and of the interruption in the same moment."""

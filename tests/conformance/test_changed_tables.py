@@ -222,7 +222,7 @@ async def rest_or_none(run: dsa.RunHandle) -> dsa.Rest | None:
         return None
 
 
-def test_worker_that_reads_the_document_otherwise_leaves_the_run_to_another(
+def test_worker_that_reads_the_document_differently_leaves_the_run_to_another(
     tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a worker of another version would: the run waits, and goes on where a worker reads its document as it was."""

@@ -132,9 +132,7 @@ def test_repeated_changes_count_across_all_parts(folder: Path, namespaces: Itera
 
 @pytest.mark.full
 @pytest.mark.limit(120)
-def test_worker_that_is_killed_while_parts_are_at_work_loses_and_repeats_nothing(
-    folder: Path, namespaces: Iterator[str]
-) -> None:
+def test_worker_killed_while_parts_run_loses_and_repeats_nothing(folder: Path, namespaces: Iterator[str]) -> None:
     """The next worker finds the parts: each goes on from its own ledger, and `dsa show` knows it."""
     where = f"{next(namespaces)}?queue=desk"
     workspace, written = folder / "work", threading.Event()

@@ -255,7 +255,7 @@ async def ends(tour: Tour) -> None:
     assert (await tour.run.rest()).outcome == "done"
 
 
-def test_run_goes_on_in_new_executions_while_people_send(tmp_path: Path, namespaces: Iterator[str]) -> None:
+def test_run_continues_in_new_executions_while_people_send_events(tmp_path: Path, namespaces: Iterator[str]) -> None:
     """Notes come all the time: each is taken once, and each sender hears of it."""
 
     async def test() -> None:
@@ -301,7 +301,7 @@ async def crossing(tour: Tour) -> None:
     assert tour.notes() == [1, 2]
 
 
-def test_event_that_goes_with_the_run_is_taken_once(tmp_path: Path, namespaces: Iterator[str]) -> None:
+def test_event_carried_into_the_next_execution_is_taken_once(tmp_path: Path, namespaces: Iterator[str]) -> None:
     async def test() -> None:
         async with a_tour(next(namespaces), tmp_path, is_held=True) as tour:
             await crossing(tour)
@@ -341,7 +341,7 @@ def test_budget_counts_each_try_of_one_execution_once(tmp_path: Path, namespaces
     within(60, test)
 
 
-def test_run_that_went_on_can_be_removed_and_branched(tmp_path: Path, namespaces: Iterator[str]) -> None:
+def test_continued_run_can_be_branched_and_removed(tmp_path: Path, namespaces: Iterator[str]) -> None:
     async def test() -> None:
         async with a_tour(next(namespaces), tmp_path) as tour:
 
@@ -370,7 +370,7 @@ def test_run_that_went_on_can_be_removed_and_branched(tmp_path: Path, namespaces
     within(60, test)
 
 
-def test_page_of_a_story_that_the_server_has_lost_is_named(namespaces: Iterator[str]) -> None:
+def test_story_page_lost_by_the_server_is_named_in_the_error(namespaces: Iterator[str]) -> None:
     pages_after = importlib.import_module("dsa.temporal.story_pages").pages_after
 
     async def test() -> None:
@@ -406,7 +406,7 @@ LOSSES: dict[str, Any] = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("part", LOSSES)
-def test_loss_of_any_part_is_seen(
+def test_loss_of_any_part_of_a_continuation_is_detected(
     part: str, tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checks above find each part of a continuation that is lost on the way."""

@@ -31,7 +31,7 @@ def reported(name: str) -> tuple[Diagnostic, ...]:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_bad_document_is_reported_exactly_so(name: str, monkeypatch):
+def test_faulty_document_gives_exactly_the_expected_report(name: str, monkeypatch):
     monkeypatch.chdir(FOLDER)
     text = "\n".join(finding.render() for finding in reported(name)) + "\n"
     golden = FOLDER / f"{Path(name).stem}.txt"

@@ -280,7 +280,7 @@ def test_cancelled_effect_interrupts_its_part(tmp_path: Path, namespaces: Iterat
         }
 
 
-def test_part_is_a_child_workflow_and_goes_with_its_whole(tmp_path: Path, namespaces: Iterator[str]) -> None:
+def test_part_is_a_child_workflow_and_is_removed_with_its_whole(tmp_path: Path, namespaces: Iterator[str]) -> None:
     where, document = next(namespaces), tale(tmp_path, "asks", chapter=CHAPTER.replace("after 1s", "after 24h"))
 
     async def whole() -> None:
@@ -302,7 +302,7 @@ def test_part_is_a_child_workflow_and_goes_with_its_whole(tmp_path: Path, namesp
     asyncio.run(asyncio.wait_for(whole(), 60))
 
 
-def test_what_a_part_took_is_counted_once(tmp_path: Path, namespaces: Iterator[str]) -> None:
+def test_cost_of_a_part_is_counted_once(tmp_path: Path, namespaces: Iterator[str]) -> None:
     """The part ends before its whole looks again, and its model was called once for each chapter."""
     document = tale(tmp_path, "asks", chapter=CHAPTER.replace("after 1s", "after 24h"))
 
@@ -359,9 +359,7 @@ def test_question_of_a_part_is_answered_from_another_process(tmp_path: Path, nam
 
 @pytest.mark.full
 @pytest.mark.limit(100)
-def test_worker_that_is_killed_while_a_part_is_at_work_leaves_it_to_the_next(
-    tmp_path: Path, namespaces: Iterator[str]
-) -> None:
+def test_worker_killed_while_a_part_runs_leaves_it_to_the_next(tmp_path: Path, namespaces: Iterator[str]) -> None:
     """The effects of whole and part are both in doubt; the one of the whole finds the part that it had begun."""
     where, document = next(namespaces), tale(tmp_path, "passes")
     (tmp_path / "holds").touch()

@@ -52,7 +52,7 @@ async def listed(runs: Any, condition: str, expected: list[str]) -> None:
         await asyncio.sleep(0.1)
 
 
-def test_server_knows_how_a_run_stands(tmp_path: Path, namespaces: Iterator[str]) -> None:
+def test_server_knows_the_status_of_a_run(tmp_path: Path, namespaces: Iterator[str]) -> None:
     may_go_on = asyncio.Event()
 
     @dsa.answering("made")
@@ -78,7 +78,7 @@ def test_server_knows_how_a_run_stands(tmp_path: Path, namespaces: Iterator[str]
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
-def test_list_with_a_filter_asks_only_runs_that_may_match(tmp_path: Path, namespaces: Iterator[str]) -> None:
+def test_filtered_list_queries_only_runs_that_may_match(tmp_path: Path, namespaces: Iterator[str]) -> None:
     """Nobody can answer for a run here: its document is driven by no worker."""
 
     async def test() -> None:
@@ -104,7 +104,7 @@ async def none(_action: dsa.Action, _context: dsa.PolicyContext) -> list[dsa.Ste
     return []
 
 
-def test_namespace_without_attributes_is_said_in_words(
+def test_namespace_without_search_attributes_is_logged_with_a_fix(
     namespaces: Iterator[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A server refuses to make attributes in a namespace that it does not have; others refuse for want of permission."""
@@ -121,9 +121,7 @@ def test_namespace_without_attributes_is_said_in_words(
     assert "temporal operator search-attribute create --name DsaStatus --type Keyword" in caplog.text
 
 
-def test_newest_runs_are_listed_though_they_have_ended_and_others_wait(
-    tmp_path: Path, namespaces: Iterator[str]
-) -> None:
+def test_newest_runs_are_listed_even_if_finished_while_others_wait(tmp_path: Path, namespaces: Iterator[str]) -> None:
     """A server lists those that go on before all that have ended. The others are more than the server is asked for at once."""
 
     async def test() -> None:

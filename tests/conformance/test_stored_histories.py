@@ -172,7 +172,7 @@ def _needs_the_sdk() -> None:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_recorded_run_is_replayed_by_the_code_of_today(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorded_run_replays_with_the_current_code(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = stored(name)
     ledgers = replay(recorded, monkeypatch)
     assert len(ledgers) == len(recorded["histories"]) == (1 if RECORDED[name] is None else len(ledgers))
@@ -183,7 +183,7 @@ def test_recorded_run_is_replayed_by_the_code_of_today(name: str, monkeypatch: p
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_other_code_of_the_workflow_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_workflow_code_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that names its activities in another way gives other commands; the message has the effect."""
     from dsa.temporal import activity_calls
 
@@ -212,7 +212,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_changed_table_is_caught_by_name(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_table_is_detected_by_name(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The replay of a history does not see a state with another name; the story that it gives does, as `dsa replay --against` and `dsa diff` do."""
     rewrite, word = CHANGES[change]
     old, new = (loads(text, "new.md").at() for text in (document("approval"), rewrite(document("approval"))))

@@ -150,7 +150,7 @@ def test_event_that_waits_for_its_reader_is_taken_once(
     assert data == [{"order": "A17", "is_read": True}]
 
 
-def test_event_that_the_server_has_dropped_is_sent_again_under_its_id(
+def test_event_dropped_by_the_server_is_sent_again_with_its_id(
     tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server does so if the task of the workflow fails in which the event came: more came while the run went on in a new execution."""
@@ -182,7 +182,7 @@ def test_event_that_the_server_has_dropped_is_sent_again_under_its_id(
     assert len(set(update_ids)) == 1
 
 
-def test_worker_that_drives_a_run_and_lacks_its_files_leaves_the_effects_to_another(
+def test_worker_that_lacks_the_files_of_its_run_leaves_the_effects_to_another(
     tmp_path: Path, namespaces: Iterator[str]
 ) -> None:
     """An activity that the workers of a run turn down is not for the one that drives it, which would take each at once."""

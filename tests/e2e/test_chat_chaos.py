@@ -42,7 +42,7 @@ def seeds(sample, number):
 
 
 @pytest.mark.parametrize("seed", seeds(SAMPLE, ALL))
-def test_whatever_model_and_user_do_each_turn_ends_and_the_table_decides(tmp_path, seed, figures):
+def test_every_turn_ends_by_the_table_with_random_models_and_users(tmp_path, seed, figures):
     did, tally = Counter(), Tally()
     plays = mischief(seed, did)
 
@@ -126,7 +126,7 @@ def left_running(folder):
         *(pytest.param(seed, *LIVES, id=f"seed-{seed}", marks=full) for seed in range(LIVES_ALL)),
     ],
 )
-def test_killed_at_any_moment_and_resumed_each_turn_ends_and_nothing_is_done_twice(
+def test_conversation_killed_at_any_moment_resumes_without_repeating_work(
     tmp_path, seed, most_kills, most_turns, figures
 ):
     rng, did, kills = Random(f"lives {seed}"), Counter(), 0
@@ -207,7 +207,7 @@ def cuts(entries):
 
 
 @pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=full)], ids=["sample", "everywhere"])
-def test_cut_off_behind_any_entry_it_goes_on_and_takes_the_next_message(tmp_path, everywhere, told):
+def test_conversation_cut_off_after_any_entry_takes_the_next_message(tmp_path, everywhere, told):
     recorded = troubled(tmp_path / "whole")
     stuck, number = [], 0
     with playing(lambda _body, _number: Said("Done.")) as played:

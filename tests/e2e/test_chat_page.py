@@ -64,7 +64,7 @@ def test_calls_have_badges_with_their_reasons(tmp_path):
     assert text_fields_shown(entries) >= {"text", "content", "columns", "rows", "message", "tool", "name"}
 
 
-def test_code_without_code_is_sent_back_and_says_why(tmp_path):
+def test_empty_code_is_sent_back_with_a_reason(tmp_path):
     steps = [sql(), python(""), python("print(df.n.sum())"), Said("So many.")]
     with conversation(tmp_path, scripted(*steps)) as (chat, _):
         say(chat, "How many?")
@@ -75,7 +75,7 @@ def test_code_without_code_is_sent_back_and_says_why(tmp_path):
     assert total in page.text
 
 
-def test_files_and_pictures_are_those_of_the_conversation(tmp_path):
+def test_page_shows_files_and_pictures_of_the_conversation(tmp_path):
     steps = [
         sql(),
         python("df.to_csv('hp.csv')\ndf.plot.bar(x='Origin', y='hp')\nplt.savefig('hp.png')"),
@@ -95,7 +95,7 @@ def test_files_and_pictures_are_those_of_the_conversation(tmp_path):
     assert view.file("nothing.csv") is None
 
 
-def test_file_made_again_is_shown_once_and_named_by_the_calls_after(tmp_path):
+def test_file_made_again_is_shown_once_and_named_by_later_calls(tmp_path):
     plot = "df.to_csv('{name}.csv')\nprint({number})"
     steps = [
         sql(),
@@ -118,7 +118,7 @@ def test_file_made_again_is_shown_once_and_named_by_the_calls_after(tmp_path):
     assert page.text.rindex(" bytes") < page.text.index("kept once"), "the call that made it has no badge"
 
 
-def test_call_without_a_result_says_why(tmp_path):
+def test_call_without_a_result_shows_its_progress(tmp_path):
     with conversation(tmp_path, following(sql(), answer="There.")) as (chat, _):
         say(chat, "?")
         entries = list(chat.run.ledger)
@@ -159,7 +159,7 @@ def half_now(text, gate):
     return send
 
 
-def test_conversation_goes_on_in_the_page(tmp_path):
+def test_conversation_continues_in_the_page(tmp_path):
     (tmp_path / "numbers.csv").write_text("a,b\n1,2\n3,4\n")
     gate = threading.Event()
     query = Said(calls=(("run_sql", {"sql": "SELECT sum(a) AS total FROM numbers GROUP BY b ORDER BY b"}),))
@@ -199,7 +199,7 @@ def test_conversation_goes_on_in_the_page(tmp_path):
     assert played.faults == []
 
 
-def test_conversation_is_begun_in_the_page(tmp_path):
+def test_conversation_can_be_started_in_the_page(tmp_path):
     (tmp_path / "numbers.csv").write_text("a,b\n1,2\n3,4\n")
     query = Said(calls=(("run_sql", {"sql": "SELECT a FROM numbers"}),))
     with playing(following(query, answer="Two rows.")) as played, web_server(tmp_path) as here:

@@ -67,7 +67,7 @@ def forgetful(table, in_other_words):
         for is_tried in [in_other_words in tried]
     ],
 )
-def test_nothing_is_made_twice_but_after_the_explicit_rerun(tmp_path, table, in_other_words, figures):
+def test_nothing_is_made_twice_except_on_an_explicit_rerun(tmp_path, table, in_other_words, figures):
     with conversation(tmp_path, forgetful(table, in_other_words), data=(CARS, WEATHER, STOCKS)) as (chat, played):
         assert {each.name for each in chat.resources.database.tables} == {"cars", "seattle_weather", "stocks"}
         made, calls = [], []
@@ -103,7 +103,7 @@ def test_nothing_is_made_twice_but_after_the_explicit_rerun(tmp_path, table, in_
     figures("real data", f"{table}, {'other' if in_other_words else 'same'} words", requests=len(played.requests), calls=sum(map(len, calls)), skipped=skipped, artifacts=len(contents), **{"kept once": reasons["duplicate_artifact_prevented"]})  # fmt: skip
 
 
-def test_what_is_asked_about_several_files_is_true(tmp_path):
+def test_query_over_several_files_is_correct(tmp_path):
     """A query over two of them gives what the files say, counted here by other means."""
     text = "SELECT (SELECT count(*) FROM stocks WHERE symbol = 'MSFT') AS months, (SELECT max(temp_max) FROM seattle_weather) AS hottest"
     with conversation(
@@ -137,7 +137,7 @@ def sloppy(body, _number):
     return Said(calls=(SLOPPY[at],)) if at < len(SLOPPY) else Said("Done.")
 
 
-def test_rescues_and_duplicates_with_normalisation_and_dedup_off_and_on(tmp_path, figures):
+def test_normalisation_rescues_calls_and_dedup_prevents_duplicates(tmp_path, figures):
     made, done = {}, {}
     for normalise in (False, True):
         for dedup in (False, True):

@@ -77,7 +77,7 @@ def test_g2_duplicate_artifact_prevention_across_same_turn_and_follow_up_continu
     assert (skipped, kept_once) == ((6, 1) if again is ANALYSIS else (4, 3))
 
 
-def test_g2_without_the_guards_the_same_script_makes_duplicates(tmp_path):
+def test_g2_same_script_makes_duplicates_without_the_guards(tmp_path):
     with conversation(tmp_path, in_turns((*ANALYSIS, *IN_OTHER_WORDS), ANALYSIS), dedup=False) as (chat, _):
         say(chat, "Compare horsepower by origin", "continue")
         contents = [each.digest for each in chat.conversation.inventory]
@@ -106,7 +106,7 @@ def test_g3_state_transition_validity(tmp_path):
     ]
 
 
-def test_g3_an_invalid_transition_is_rejected_with_a_code_and_moves_nothing(tmp_path):
+def test_g3_invalid_transition_is_rejected_with_a_code_and_changes_nothing(tmp_path):
     with conversation(tmp_path, following(*ANALYSIS)) as (chat, _):
         say(chat, "Compare horsepower by origin")
         import asyncio
@@ -143,7 +143,7 @@ def test_g4_empty_python_code_recovery_path(tmp_path):
     assert counters["retry_success_rate"] == 1.0
 
 
-def test_g4_a_second_empty_payload_is_refused_not_guided(tmp_path):
+def test_g4_second_empty_payload_is_refused_without_guidance(tmp_path):
     player = scripted(python(""), python("# nothing"), Said("I cannot."))
     with conversation(tmp_path, player) as (chat, _):
         turn = say(chat, "Hello")
@@ -216,7 +216,7 @@ def test_g6_report_mode_and_artifact_dedup_coexist_without_regressions(tmp_path)
     assert shown == sorted(made)
 
 
-def test_another_answer_has_a_report_of_its_own(tmp_path):
+def test_different_answer_gets_its_own_report(tmp_path):
     def player(body, _number):
         said = [m["content"] for m in body["messages"] if m["role"] == "user"]
         return Said(f"There are {len(said) // 3} of them.")

@@ -70,7 +70,7 @@ def results_told(body):
 
 
 @pytest.mark.parametrize("late", range(CALLS))
-def test_killed_while_one_of_three_queries_runs_only_that_one_is_made_again(tmp_path, gates, late):
+def test_only_the_query_cut_off_by_a_kill_is_made_again(tmp_path, gates, late):
     early = [call_id for n, call_id in enumerate(ids(0)) if n != late]
     with playing(asks_for_three) as played, open_runs(tmp_path / "runs") as runs:
         process = ask(
@@ -100,7 +100,7 @@ def test_killed_while_one_of_three_queries_runs_only_that_one_is_made_again(tmp_
     follows_the_table(load("chat"), entries)
 
 
-def test_results_are_told_in_the_order_asked_whatever_came_first(tmp_path, gates):
+def test_results_are_reported_in_request_order_whichever_finishes_first(tmp_path, gates):
     async def turn_in(order, request):
         turn = asyncio.ensure_future(chat.say("Three other things"))
         for count, n in enumerate(order):
@@ -123,7 +123,7 @@ def test_results_are_told_in_the_order_asked_whatever_came_first(tmp_path, gates
         assert len(set(names(chat))) == len(names(chat)) == CALLS * (number + 1)
 
 
-def test_a_turn_that_is_stopped_stops_all_its_queries(tmp_path):
+def test_cancelled_turn_stops_all_its_queries(tmp_path):
     def player(body, number):
         if number:
             return asks_for_three(body, number) if number == 1 else Said("Done.")

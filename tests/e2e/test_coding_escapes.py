@@ -75,7 +75,7 @@ def result_of(tmp_path, *said, **config):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_it_is_refused_with_its_reason(tmp_path, workspace, name):
+def test_escape_attempt_is_refused_with_its_reason(tmp_path, workspace, name):
     said, code = REFUSED[name]
     result, _ = result_of(tmp_path, said, protected=["tests/test_guard.py"])
     assert result["error"]["code"] == code
@@ -84,7 +84,7 @@ def test_it_is_refused_with_its_reason(tmp_path, workspace, name):
 
 
 @pytest.mark.parametrize("name", CONTAINED)
-def test_it_runs_and_finds_nothing(tmp_path, workspace, name, monkeypatch):
+def test_contained_program_runs_and_finds_nothing(tmp_path, workspace, name, monkeypatch):
     monkeypatch.setenv("MY_API_KEY", SECRET)
     path, text, command = CONTAINED[name]
     reached = []
@@ -118,7 +118,7 @@ def _accepting(listener, reached, over):
         connection.close()
 
 
-def test_what_is_protected_is_protected_from_commands_too(tmp_path, workspace):
+def test_protected_files_are_protected_from_commands_too(tmp_path, workspace):
     """By a pattern, and our own settings, which say what an agent may do."""
     script = "import os, sys\nos.makedirs(os.path.dirname(sys.argv[1]) or '.', exist_ok=True)\nopen(sys.argv[1], 'w').write('hacked')\n"
     before = (workspace / "tests" / "test_guard.py").read_text()

@@ -134,7 +134,7 @@ def begun(tmp_path, act, plan=PLAN, **config):
 
 
 @pytest.mark.parametrize("name", CIRCLES)
-def test_what_goes_round_is_blocked_and_then_ended(tmp_path, name):
+def test_repeating_calls_are_blocked_and_then_end_the_work(tmp_path, name):
     act, most = CIRCLES[name]
     with begun(tmp_path, act) as (agent, _):
         work = worked(agent)
@@ -148,14 +148,14 @@ def test_what_goes_round_is_blocked_and_then_ended(tmp_path, name):
     assert told[-1]["level"] == "end"
 
 
-def test_words_alone_get_one_nudge(tmp_path):
+def test_answers_without_calls_get_one_reminder(tmp_path):
     with begun(tmp_path, again(Said("I am thinking."))) as (agent, played):
         work = worked(agent)
     assert (agent.state, work.reasons["no_call"], agent.values["rounds"]) == ("answered", 1, 2)
     assert "mark_subtask_complete" in played.requests[-1]["messages"][-1]["content"]
 
 
-def test_the_second_time_is_told_and_the_third_is_not_made(tmp_path):
+def test_second_equal_call_gets_a_note_and_the_third_is_blocked(tmp_path):
     with begun(tmp_path, in_turn(write("one\n"), write("one\n"), write("one\n"))) as (agent, played):
         worked(agent)
     results = [json.loads(m["content"]) for m in played.requests[-1]["messages"] if m["role"] == "tool"]
@@ -167,7 +167,7 @@ def test_the_second_time_is_told_and_the_third_is_not_made(tmp_path):
     assert agent.state == "goal_complete"
 
 
-def test_the_call_that_ends_the_work_says_so_and_those_behind_it_are_left_out(tmp_path):
+def test_call_that_ends_the_work_says_so_and_later_calls_are_skipped(tmp_path):
     same = Said(calls=(("write_file", {"path": "a.txt", "content": "one\n"}),) * 7)
     told = Console(file=io.StringIO(), width=500)
     with begun(tmp_path, again(same), on_moment=CodingDisplay(told).on_moment) as (agent, _):
@@ -192,7 +192,7 @@ TICKS = "import time\nprint('progress', time.monotonic_ns())\n"
 
 
 @pytest.mark.parametrize("polling", [(), ("python ticks.py",), ("python other.py",)])
-def test_a_command_with_another_outcome_each_time_is_never_told_the_same_and_may_be_polled(tmp_path, polling):
+def test_command_with_changing_outcomes_is_not_called_the_same_and_may_be_polled(tmp_path, polling):
     with begun(tmp_path, in_turn(*[run("python", "ticks.py")] * 8), polling=list(polling)) as (agent, played):
         (tmp_path / "workspace" / "ticks.py").write_text(TICKS)
         work = worked(agent)
@@ -203,7 +203,7 @@ def test_a_command_with_another_outcome_each_time_is_never_told_the_same_and_may
     assert (agent.state, made) == (("goal_complete", 8) if polling == ("python ticks.py",) else ("blocked", 2))
 
 
-def test_a_polled_command_whose_outcome_stays_is_a_circle(tmp_path):
+def test_polled_command_with_an_unchanging_outcome_is_blocked(tmp_path):
     with begun(tmp_path, again(PASSES), polling=["python passes.py"]) as (agent, played):
         work = worked(agent)
     assert (agent.state, work.tools["run_cmd done"]) == ("blocked", 10)
@@ -212,7 +212,7 @@ def test_a_polled_command_whose_outcome_stays_is_a_circle(tmp_path):
 
 
 @pytest.mark.parametrize("name", LEGITIMATE)
-def test_what_makes_progress_passes(tmp_path, name):
+def test_calls_that_make_progress_pass(tmp_path, name):
     config = {"polling": ["git_status"]} if "poll" in name else {}
     with begun(tmp_path, in_turn(*LEGITIMATE[name]), **config) as (agent, _):
         work = worked(agent)
@@ -221,7 +221,7 @@ def test_what_makes_progress_passes(tmp_path, name):
     assert sum(work.tools.values()) == len(LEGITIMATE[name])
 
 
-def test_calls_of_one_answer_are_not_refused_for_errors_that_nobody_has_seen(tmp_path):
+def test_calls_of_one_answer_are_not_refused_for_errors_the_model_has_not_seen(tmp_path):
     at_once = Said(calls=tuple(("run_cmd", {"cmd": ["python", name]}) for name in FAILING))
     with begun(tmp_path, in_turn(at_once, FAILS)) as (agent, played):
         work = worked(agent)
@@ -233,7 +233,7 @@ def test_calls_of_one_answer_are_not_refused_for_errors_that_nobody_has_seen(tmp
     assert (agent.state, work.blocked_calls, len(played.requests)) == ("goal_complete", {}, 4)
 
 
-def test_an_error_that_repeats_is_blocked_and_ends_nothing(tmp_path):
+def test_repeated_error_is_blocked_but_does_not_end_the_work(tmp_path):
     """Another program may say why, and so may whatever else looks."""
     programs = [run("python", name) for name in FAILING]
     with begun(tmp_path, in_turn(*programs, run("ruff", "check", "fails0.py"), FAILS)) as (agent, _):
@@ -244,7 +244,7 @@ def test_an_error_that_repeats_is_blocked_and_ends_nothing(tmp_path):
     assert agent.state == "goal_complete"
 
 
-def test_a_later_subtask_may_look_for_itself(tmp_path):
+def test_later_subtask_may_read_the_same_file_again(tmp_path):
     looks = [read("f1.txt"), read("f1.txt"), *map(read, sorted(PARTS)[2:])]
     plan = tasks(("Do it", "read_file f1.txt", "read_file f1.txt"))
     with begun(tmp_path, in_turn(*looks, read("f1.txt"), complete(), read("f1.txt")), plan=plan) as (agent, _):
@@ -281,7 +281,7 @@ def begun_in_parts(tmp_path, act, **config):
 
 
 @pytest.mark.parametrize("name", CIRCLES)
-def test_no_part_gets_round_it(tmp_path, name):
+def test_repeating_calls_of_a_part_end_that_part(tmp_path, name):
     act, most = CIRCLES[name]
     with begun_in_parts(tmp_path, act) as (agent, _):
         work = worked(agent)
@@ -292,7 +292,7 @@ def test_no_part_gets_round_it(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", LEGITIMATE)
-def test_what_makes_progress_passes_in_a_part(tmp_path, name):
+def test_calls_that_make_progress_pass_in_a_part(tmp_path, name):
     config = {"polling": ["git_status"]} if "poll" in name else {}
     with begun_in_parts(tmp_path, in_turn(*LEGITIMATE[name]), **config) as (agent, _):
         work = worked(agent)

@@ -56,7 +56,7 @@ def code(tmp_path, monkeypatch):
 
 #: The package takes longest for what it runs, and its goal is reached with other models in `test_coding_seed.py`.
 @pytest.mark.parametrize("name", ["hello", "rock", pytest.param("package", marks=pytest.mark.full)])
-def test_ollama_is_asked_when_nobody_is_named(code, name):
+def test_ollama_is_used_when_no_model_is_named(code, name):
     goal, plan, act = GOALS[name]
     with playing_ollama(acting(plan, act)) as played:
         host = played.model.removeprefix("http://").partition("/")[0]
@@ -67,7 +67,7 @@ def test_ollama_is_asked_when_nobody_is_named(code, name):
     assert LOST not in json.dumps(played.requests)
 
 
-def test_ollama_makes_room_for_all_that_is_sent(code, tmp_path):
+def test_ollama_gets_a_context_window_for_all_that_is_sent(code, tmp_path):
     """Of a request that is longer than Ollama's own room the beginning would be gone: goal and subtask."""
     (tmp_path / "long.txt").write_text("word " * 2_000)
 
@@ -83,7 +83,7 @@ def test_ollama_makes_room_for_all_that_is_sent(code, tmp_path):
     assert told["state"] == "goal_complete"
 
 
-def test_ollama_holds_answers_to_a_schema_where_models_call_no_tools(code):
+def test_ollama_gets_an_answer_schema_for_models_without_tool_calls(code):
     def player(body, _number):
         if "format" not in body:
             return Said(json.dumps(HELLO_PLAN))
@@ -102,7 +102,7 @@ def test_ollama_holds_answers_to_a_schema_where_models_call_no_tools(code):
 
 @HELLO_IS_PART_OF_ROCK
 @WITH_LITELLM
-def test_any_provider_of_litellm_may_be_asked(code, name):
+def test_any_litellm_provider_can_be_used(code, name):
     goal, plan, act = GOALS[name]
     player = acting(plan, act)
     with playing(lambda body, number: attrs.evolve(player(body, number), tokens=10)) as played:
@@ -124,7 +124,7 @@ def test_any_provider_of_litellm_may_be_asked(code, name):
 
 @HELLO_IS_PART_OF_ROCK
 @WITH_LITELLM
-def test_a_provider_with_a_protocol_of_its_own_is_sent_what_it_takes(code, name):
+def test_provider_with_its_own_protocol_gets_requests_it_accepts(code, name):
     goal, plan, act = GOALS[name]
     with playing_anthropic(acting(plan, act)) as played:
         told = code(

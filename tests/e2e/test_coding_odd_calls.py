@@ -34,7 +34,7 @@ def came_of(tmp_path, tool, arguments, spoiled=lambda _agent: None):
         ("run_cmd", {"cmd": ["python", "-m", LONG]}, "command_not_allowed", "command_not_allowed", "the command has an impossible path or name: File name too long"),
     ],
 )  # fmt: skip
-def test_it_is_told_what_was_wrong(tmp_path, tool, arguments, status, code, says):
+def test_model_sees_what_was_wrong_with_its_call(tmp_path, tool, arguments, status, code, says):
     found, result, state = came_of(tmp_path, tool, arguments)
     assert (found, result["error"]["code"], state) == (status, code, "goal_complete"), result
     assert says in result["error"]["message"]
@@ -48,7 +48,7 @@ def raising(error):
 
 
 @pytest.mark.parametrize("error", [OSError(5, "no luck"), ValueError("no luck"), OverflowError("no luck"), TypeError("no luck")])  # fmt: skip
-def test_whatever_fails_in_looking_at_a_call_is_a_fault_of_the_call(tmp_path, error):
+def test_error_while_reading_a_call_is_reported_as_a_fault_of_the_call(tmp_path, error):
     def spoiled(agent):
         look = agent.resources.toolbox.look_at
         agent.resources.toolbox.look_at = lambda each: raising(error)() if each.tool.name == "search" else look(each)
@@ -66,7 +66,7 @@ def test_whatever_fails_in_looking_at_a_call_is_a_fault_of_the_call(tmp_path, er
         (DsaError("gone", code="WorkspaceGoneError"), "interrupted", "escalated"),
     ],
 )
-def test_what_the_system_refuses_is_told_but_not_that_the_workspace_is_gone(tmp_path, error, status, state):
+def test_system_error_fails_the_call_but_a_missing_workspace_interrupts_it(tmp_path, error, status, state):
     def act(view):
         return complete() if view.done else call("search", pattern="x")
 

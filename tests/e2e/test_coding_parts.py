@@ -48,7 +48,7 @@ def events_of(entries, name):
     return [entry for entry in entries if isinstance(entry, EventEntry) and entry.event == name]
 
 
-def test_they_are_asked_at_the_same_time_and_the_goal_is_complete(tmp_path):
+def test_parts_run_at_the_same_time_and_complete_the_goal(tmp_path):
     """Each part's first answer comes only when both have been asked: one after the other they would wait for ever."""
     both_asked = threading.Barrier(2, timeout=20)
     player = forgetful(BOTH, writing)
@@ -73,14 +73,14 @@ def test_they_are_asked_at_the_same_time_and_the_goal_is_complete(tmp_path):
     assert {json.loads(line)["call"].partition(":")[0] for line in history} == {"1.1", "1.2"}
 
 
-def test_without_being_asked_to_nobody_works_at_two_at_once(tmp_path):
+def test_subtasks_run_one_after_another_by_default(tmp_path):
     with agent_at(tmp_path, GOAL, acting(BOTH, writing)) as (agent, played):
         worked(agent)
         assert (agent.state, agent.values["rounds"], parts_of(tmp_path, agent)) == ("goal_complete", 4, {})
     assert "independent" not in played.requests[0]["messages"][0]["content"]
 
 
-def test_what_comes_after_them_is_told_what_they_have_done(tmp_path):
+def test_later_subtask_sees_what_the_parts_have_done(tmp_path):
     plan = independent("write_file a.txt", "write_file b.txt", then=("read_file a.txt",))
     seen = []
 
@@ -98,7 +98,7 @@ def test_what_comes_after_them_is_told_what_they_have_done(tmp_path):
     assert "write_file a.txt: completed: done (files: a.txt)" in note
 
 
-def test_a_part_knows_what_was_written_before(tmp_path):
+def test_part_knows_which_files_were_written_before(tmp_path):
     plan = tasks(("First", "write_file c.txt")) + BOTH
 
     def act(view):
@@ -112,7 +112,7 @@ def test_a_part_knows_what_was_written_before(tmp_path):
 
 
 @pytest.mark.parametrize("again", ["each in its own way", "the same"])
-def test_a_circle_that_is_shared_between_parts_is_seen(tmp_path, again):
+def test_loop_shared_between_parts_is_detected(tmp_path, again):
     """Three parts that write one file with one content, over and over: what one has done counts for all."""
     plan = independent(*(f"write_file {name}.txt" for name in "abc"))
     done = []
@@ -135,7 +135,7 @@ def test_a_circle_that_is_shared_between_parts_is_seen(tmp_path, again):
     )  # asked at the same moment, two may pass
 
 
-def test_what_was_done_before_counts_in_a_part(tmp_path):
+def test_earlier_calls_count_in_a_part(tmp_path):
     """The file was written twice before the parts began: theirs is the third time."""
     plan = tasks(("First", "write_file a.txt")) + BOTH
     before = iter([call("write_file", path="a.txt", content="a.txt\n")] * 2)
@@ -151,7 +151,7 @@ def test_what_was_done_before_counts_in_a_part(tmp_path):
         assert work.reasons["call_looping"] == 1
 
 
-def test_rounds_are_bounded_for_all_of_them_together(tmp_path):
+def test_rounds_are_limited_for_all_parts_together(tmp_path):
     looks = iter(range(1000))
 
     def act(_view):
@@ -166,7 +166,7 @@ def test_rounds_are_bounded_for_all_of_them_together(tmp_path):
         assert len(played.requests) == 9  # the plan, and eight
 
 
-def test_a_budget_is_divided_among_them(tmp_path):
+def test_budget_is_divided_among_parts(tmp_path):
     looks = iter(range(1000))
 
     def act(_view):
@@ -185,7 +185,7 @@ def test_a_budget_is_divided_among_them(tmp_path):
         assert len(played.requests) == 2
 
 
-def test_nobody_is_asked_for_leave_in_a_part(tmp_path):
+def test_call_that_needs_permission_is_refused_in_a_part(tmp_path):
     def act(view):
         if view.subtask.endswith("b.txt"):
             return writing(view)
@@ -201,7 +201,7 @@ def test_nobody_is_asked_for_leave_in_a_part(tmp_path):
         pass
 
 
-def test_a_script_cannot_play_several(tmp_path):
+def test_script_cannot_answer_for_several_parts(tmp_path):
     settings = WorkStart(GOAL, settings_of(config_of("scripted:script.md", tmp_path, parallel=2)))
     with open_runs(tmp_path / "runs") as runs:
         with pytest.raises(ValueError, match="a script cannot answer for several parts"):
@@ -209,7 +209,7 @@ def test_a_script_cannot_play_several(tmp_path):
         assert runs.ids() == ()
 
 
-def test_what_they_have_changed_is_shown_and_undone_as_the_runs_own(tmp_path):
+def test_changes_of_parts_are_shown_and_undone_with_the_run(tmp_path):
     with agent_at(tmp_path, GOAL, forgetful(BOTH, writing), parallel=2) as (agent, _):
         worked(agent)
         run_id = agent.run_id
@@ -221,7 +221,7 @@ def test_what_they_have_changed_is_shown_and_undone_as_the_runs_own(tmp_path):
     assert sorted(path.name for path in (tmp_path / "workspace").glob("*.txt")) == []
 
 
-def test_what_one_part_has_changed_is_shown_and_undone_by_itself(tmp_path):
+def test_changes_of_one_part_are_shown_and_undone_alone(tmp_path):
     refused = []
 
     def undo(name):
@@ -246,7 +246,7 @@ def test_what_one_part_has_changed_is_shown_and_undone_by_itself(tmp_path):
 
 
 @pytest.mark.parametrize("then", ["nothing", "stopped"])
-def test_what_parts_have_done_counts_and_is_undone_before_all_are_over(tmp_path, then):
+def test_changes_of_parts_count_and_can_be_undone_before_all_finish(tmp_path, then):
     def act(view):
         return Said(status=500) if view.gave("write_file") and view.subtask.endswith("b.txt") else writing(view)
 
@@ -269,7 +269,7 @@ def test_what_parts_have_done_counts_and_is_undone_before_all_are_over(tmp_path,
     assert sorted(path.name for path in (tmp_path / "workspace").glob("*.txt")) == []
 
 
-def test_they_wait_for_their_turn_and_each_has_the_rounds_of_a_subtask(tmp_path):
+def test_parts_wait_for_their_turn_and_each_gets_the_rounds_of_a_subtask(tmp_path):
     """Six subtasks, two at a time: none is left, and no more than two are ever asked for at once."""
     names = "abcdef"
     at_once, most = set(), []
@@ -293,7 +293,7 @@ def test_they_wait_for_their_turn_and_each_has_the_rounds_of_a_subtask(tmp_path)
     assert len(list((tmp_path / "workspace").glob("*.txt"))) == 6
 
 
-def test_the_same_command_is_fine_behind_parts_that_have_run_it(tmp_path):
+def test_command_run_by_parts_may_run_again_afterwards(tmp_path):
     """Who comes after has not seen what they saw: to look whether all is well is no circle."""
     check = {"cmd": ["ruff", "--version"]}
     plan = independent(*["run_cmd ruff --version"] * 3, then=("run_cmd ruff --version",))
@@ -307,7 +307,7 @@ def test_the_same_command_is_fine_behind_parts_that_have_run_it(tmp_path):
         assert work.tools["run_cmd done"] == 4
 
 
-def test_stopped_while_they_work_the_run_is_over_and_nothing_is_held(tmp_path):
+def test_run_stopped_while_parts_work_is_over_and_cannot_be_resumed(tmp_path):
     asked = threading.Event()
 
     def hangs(body, _number):
@@ -336,7 +336,7 @@ def test_stopped_while_they_work_the_run_is_over_and_nothing_is_held(tmp_path):
             Agent.resume(next(iter(parts)), runs)
 
 
-def test_where_the_model_fails_they_go_on_later_and_what_is_done_stays_done(tmp_path):
+def test_parts_continue_after_a_model_error_without_repeating_finished_ones(tmp_path):
     fails = [True]
 
     def player(body, number):
@@ -390,7 +390,7 @@ def test_two_runs_in_one_folder_are_not_credited_with_each_others_changes(tmp_pa
     assert [(each["state"], each["files"]) for each in said] == [("goal_complete", ["begun.txt", "slow.txt"]), ("goal_complete", ["quick.txt"])]  # fmt: skip
 
 
-def test_each_may_look_for_itself(tmp_path):
+def test_every_part_may_make_the_same_first_calls(tmp_path):
     """Four parts begin with the same look and the same command, as models do: none goes in circles."""
     plan = independent(*(f"write_file {name}.txt" for name in "abcd"))
 

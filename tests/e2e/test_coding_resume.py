@@ -54,7 +54,7 @@ def judged(runs, workspace, played):
 
 
 @pytest.mark.parametrize("count", CUTS)
-def test_killed_after_any_entry_it_goes_on_and_nothing_is_done_twice(tmp_path, count):
+def test_work_killed_after_any_entry_continues_without_repeating_anything(tmp_path, count):
     runs, workspace = tmp_path / "runs", tmp_path / "workspace"
     workspace.mkdir()
     with playing(acting(coding_chaos.PLAN, coding_chaos.counting)) as played:
@@ -71,7 +71,7 @@ def test_killed_after_any_entry_it_goes_on_and_nothing_is_done_twice(tmp_path, c
 
 
 @pytest.mark.parametrize("count", CUTS_TOGETHER)
-def test_killed_while_several_work_at_once_they_go_on_and_nothing_is_done_twice(tmp_path, count):
+def test_parallel_work_killed_after_any_entry_continues_without_repeating(tmp_path, count):
     runs, workspace = tmp_path / "runs", tmp_path / "workspace"
     workspace.mkdir()
     _, plan, plays, _ = coding_chaos.GOALS["together"]
@@ -86,7 +86,7 @@ def test_killed_while_several_work_at_once_they_go_on_and_nothing_is_done_twice(
     assert (workspace / "notes.md").read_text() == "both counted\n"
 
 
-def test_killed_in_the_middle_of_a_command_it_is_told_so_and_nothing_runs_on(tmp_path):
+def test_command_cut_off_by_a_kill_is_reported_and_leaves_nothing_running(tmp_path):
     """The command has had its effect and has not ended: nobody can know, so it is not run again, and the model looks."""
     runs, workspace = tmp_path / "runs", tmp_path / "workspace"
     workspace.mkdir()
@@ -131,7 +131,7 @@ def left_running(marker):
     return found
 
 
-def test_the_same_goal_in_the_same_folder_is_taken_up_and_another_is_not(tmp_path):
+def test_same_goal_in_the_same_folder_is_resumed_and_others_are_not(tmp_path):
     def hangs_at_the_second(body, number):
         return (lambda _handler, over: over.wait(60)) if number == 2 else player(body, number)
 
@@ -156,7 +156,7 @@ def test_the_same_goal_in_the_same_folder_is_taken_up_and_another_is_not(tmp_pat
         assert unfinished_run(coding_chaos.GOAL, workspace, opened) is None
 
 
-def test_blocked_calls_and_the_probe_survive(tmp_path):
+def test_blocked_calls_and_the_probe_survive_a_resume(tmp_path):
     write = call("write_file", path="a.txt", content="one\n")
     with agent_at(tmp_path, "do it", acting(tasks(("Do it", "write_file a.txt")), lambda _view: write), parameters={"max_rounds": 3}) as (agent, _):  # fmt: skip
         work = worked(agent)
@@ -168,7 +168,7 @@ def test_blocked_calls_and_the_probe_survive(tmp_path):
 
 
 @pytest.mark.parametrize(("answers", "state"), [(0, "unplanned"), (1, "paused"), (2, "paused")])
-def test_an_answer_that_breaks_off_pauses_the_work_and_loses_nothing(tmp_path, answers, state):
+def test_answer_that_breaks_off_pauses_the_work_and_loses_nothing(tmp_path, answers, state):
     """The connection is at fault, not the model: no plan is replaced, and no round is used up."""
     player = acting(coding_chaos.PLAN, coding_chaos.counting)
     is_broken = [True]
@@ -193,7 +193,7 @@ def test_an_answer_that_breaks_off_pauses_the_work_and_loses_nothing(tmp_path, a
 @pytest.mark.parametrize(
     "budget", [*(f"calls={count}" for count in range(1, 20, 3)), "tokens=10", "tokens=31", "seconds=0.000001"]
 )
-def test_a_budget_of_the_whole_run_pauses_it_wherever_it_is_spent(tmp_path, budget):
+def test_run_budget_pauses_the_work_wherever_it_is_spent(tmp_path, budget):
     player = acting(coding_chaos.PLAN, coding_chaos.counting)
 
     def costs(body, number):
@@ -211,7 +211,7 @@ def test_a_budget_of_the_whole_run_pauses_it_wherever_it_is_spent(tmp_path, budg
             assert (again.state, again.work.errors) == ("goal_complete", [])
 
 
-def test_budgets_hold_and_survive(tmp_path):
+def test_budget_of_model_calls_pauses_the_work_with_a_message(tmp_path):
     config = config_of("x", tmp_path)
     assert config["mode"] == "full-auto"
     player = acting(coding_chaos.PLAN, coding_chaos.counting)

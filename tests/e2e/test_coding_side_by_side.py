@@ -91,7 +91,7 @@ def results_told(body):
 
 
 @pytest.mark.parametrize("late", range(len(NAMES)))
-def test_killed_while_one_of_three_files_is_read_only_that_one_is_read_again(tmp_path, workspace, gates, late):
+def test_only_the_read_cut_off_by_a_kill_is_made_again(tmp_path, workspace, gates, late):
     runs, early = tmp_path / "runs", [call_id for n, call_id in enumerate(ids(1)) if n != late]
     with playing(acting(PLAN, reads_three)) as played:
         command = [Path(sys.executable).with_name("dsa"), "code", "Read", "-w", workspace, "--model", played.model]
@@ -122,7 +122,7 @@ def test_killed_while_one_of_three_files_is_read_only_that_one_is_read_again(tmp
 
 
 @pytest.mark.parametrize("order", [*permutations(range(len(NAMES)))])
-def test_results_are_told_in_the_order_asked_whatever_came_first(tmp_path, workspace, gates, order):
+def test_results_are_reported_in_request_order_whichever_finishes_first(tmp_path, workspace, gates, order):
     async def work_in_order(agent):
         work = asyncio.ensure_future(agent.go_on())
         for count, n in enumerate(order):
@@ -149,7 +149,7 @@ def test_results_are_told_in_the_order_asked_whatever_came_first(tmp_path, works
     assert "\n".join(expected) in file.getvalue()
 
 
-def test_more_calls_than_run_at_once_wait_for_their_turn(tmp_path, workspace, gates):
+def test_excess_calls_wait_for_their_turn(tmp_path, workspace, gates):
     names = [f"f{n}" for n in range(6)]
     for name in names:
         (workspace / f"{name}.txt").write_text(name)
@@ -171,7 +171,7 @@ def test_more_calls_than_run_at_once_wait_for_their_turn(tmp_path, workspace, ga
         assert results_told(played.requests[2]) == list(zip(ids(1, 6), names, strict=True))
 
 
-def test_a_change_waits_for_the_looks_before_it_and_looks_wait_for_the_change(tmp_path, workspace):
+def test_writes_wait_for_earlier_reads_and_later_reads_wait_for_writes(tmp_path, workspace):
     write = ("write_file", {"path": "a.txt", "content": "new"})
     player = acting(PLAN, lambda view: complete() if view.done else reading("a", "b", then=(write, ("read_file", {"path": "a.txt"}))))  # fmt: skip
     with agent_at(tmp_path, "Read", player) as (agent, played):
@@ -192,7 +192,7 @@ def test_a_change_waits_for_the_looks_before_it_and_looks_wait_for_the_change(tm
     assert beside_change == set()
 
 
-def test_work_that_is_stopped_stops_all_that_runs(tmp_path, workspace, gates):
+def test_stopped_work_stops_all_running_calls(tmp_path, workspace, gates):
     async def work_until_stopped(agent):
         work = asyncio.ensure_future(agent.go_on())
         while len(begun(gates)) < len(NAMES):  # noqa: ASYNC110  (what it waits for tells nobody)

@@ -27,7 +27,7 @@ def state_of(folder, but):
 
 
 @pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=full) for number in range(1, len(GOALS)))])
-def test_whatever_it_asks_for_each_run_ends_as_declared_and_stays_inside(tmp_path, number, figures, monkeypatch):
+def test_run_of_a_small_model_ends_as_declared_inside_the_workspace(tmp_path, number, figures, monkeypatch):
     monkeypatch.setenv("DSA_RETRY_S", "60")  # it shares the machine with everything else
     workspace, runs = tmp_path / "outside" / "workspace", tmp_path / "runs"
     workspace.mkdir(parents=True)
@@ -53,6 +53,6 @@ def test_whatever_it_asks_for_each_run_ends_as_declared_and_stays_inside(tmp_pat
     )  # fmt: skip
 
 
-def test_the_goals_differ():
+def test_goals_are_all_different():
     assert max(Counter(GOALS).values()) == 1
     assert len(GOALS) == 50

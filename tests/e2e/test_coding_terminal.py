@@ -91,7 +91,7 @@ def _shown_until(terminal, wanted):
         (CTRL_C, 130, "or answer here: dsa code --resume", False),
     ],
 )
-def test_leave_is_asked_at_the_terminal(typed, tmp_path, answer, code, says, is_written):
+def test_permission_is_requested_at_the_terminal(typed, tmp_path, answer, code, says, is_written):
     shown, ended = typed(answer)
     assert "+one" in shown
     assert (ended, says in shown, "Traceback" in shown) == (code, True, False), shown
@@ -105,7 +105,7 @@ def test_leave_is_asked_at_the_terminal(typed, tmp_path, answer, code, says, is_
     ("answer", "code", "says", "is_written"),
     [("y\n", 0, "goal_complete", True), ("not today\n", 3, "[not_approved] not today", False), (CTRL_D, 3, "or answer here", False)],
 )  # fmt: skip
-def test_resume_asks_for_leave_as_the_command_does(typed, tmp_path, answer, code, says, is_written):
+def test_resume_requests_permission_like_the_command(typed, tmp_path, answer, code, says, is_written):
     typed(CTRL_D)
     shown, ended = typed(answer, "resume", "last")
     assert "goal: Do it" in shown

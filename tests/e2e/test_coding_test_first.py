@@ -54,7 +54,7 @@ def writing(*codes, tests=(TESTS,), asked=ASKED, module="mathx"):
     return player
 
 
-def test_tests_come_first_and_code_is_mended_until_it_passes(tmp_path):
+def test_tests_come_first_and_code_is_repaired_until_it_passes(tmp_path):
     workspace = workspace_with(tmp_path, BARE)
     with agent_at(tmp_path, "A module mathx", writing(WRONG, RIGHT), test_first=True) as (agent, played):
         work = worked(agent)
@@ -68,7 +68,7 @@ def test_tests_come_first_and_code_is_mended_until_it_passes(tmp_path):
     assert "write_tested, never with write_file" in played.requests[1]["messages"][0]["content"]
 
 
-def test_no_code_is_asked_for_before_there_are_tests_of_it(tmp_path):
+def test_code_is_not_requested_before_there_are_tests_for_it(tmp_path):
     workspace_with(tmp_path, BARE)
     own = TESTS.replace("from mathx import mean", "def mean(values):\n    return 3")
     player = writing(RIGHT, tests=(own, TESTS))
@@ -85,7 +85,7 @@ def test_no_code_is_asked_for_before_there_are_tests_of_it(tmp_path):
     assert "Import what is tested from mathx" in again
 
 
-def test_what_never_passes_is_not_written(tmp_path):
+def test_code_that_never_passes_is_not_written(tmp_path):
     workspace = workspace_with(tmp_path, BARE)
     with agent_at(tmp_path, "A module mathx", writing(*[WRONG] * 4), test_first=True) as (agent, played):
         work = worked(agent)
@@ -97,7 +97,7 @@ def test_what_never_passes_is_not_written(tmp_path):
 
 
 @pytest.mark.parametrize(("path", "code"), [("../mathx.py", "path_outside_workspace"), ("math-x.py", "bad_path")])
-def test_where_it_cannot_go_nothing_is_asked_for(tmp_path, path, code):
+def test_invalid_module_path_fails_without_asking_for_code(tmp_path, path, code):
     def act(view):
         return complete(success=False) if view.done else call("write_tested", path=path, tests_path="t.py", specification="x")  # fmt: skip
 
@@ -107,7 +107,7 @@ def test_where_it_cannot_go_nothing_is_asked_for(tmp_path, path, code):
     assert len(played.requests) == 3
 
 
-def test_without_the_mode_the_tool_is_not_there(tmp_path):
+def test_write_tested_tool_exists_only_in_test_first_mode(tmp_path):
     with agent_at(tmp_path, "A module", acting(PLAN, lambda view: complete(success=False) if view.done else ASKED)) as (agent, played):  # fmt: skip
         work = worked(agent)
     assert work.calls[0].result["error"]["code"] == "unknown_tool"
@@ -163,7 +163,7 @@ def passes_there(tmp_path):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_tests_that_are_said_to_pass_pass_where_they_lie(tmp_path, name):
+def test_tests_reported_as_passing_pass_in_the_workspace(tmp_path, name):
     result = written(tmp_path, *LAYOUTS[name])
     assert result.get("result", result).endswith("; the tests pass in the workspace (pytest tests/test_mathx.py)")
     assert passes_there(tmp_path)
@@ -180,14 +180,16 @@ def test_tests_that_are_said_to_pass_pass_where_they_lie(tmp_path, name):
         ({**BARE, "tests/conftest.py": "import nothing_of_the_kind\n"}, "mathx.py", "mathx", PLAIN, source_of("mathx"), "not_importable"),
     ],
 )  # fmt: skip
-def test_what_would_not_pass_where_it_lies_is_not_written(tmp_path, monkeypatch, files, path, module, code, tests, why):
+def test_code_that_would_not_pass_in_the_workspace_is_not_written(
+    tmp_path, monkeypatch, files, path, module, code, tests, why
+):
     monkeypatch.setattr(test_first, "RMAX", 0)  # another answer would not pass either
     result = written(tmp_path, files, path, module, code, tests)
     assert result["error"]["code"] == why
     assert not (tmp_path / "workspace" / path).exists()
 
 
-def test_what_was_not_tried_is_said(tmp_path, monkeypatch):
+def test_result_says_when_tests_did_not_run_in_the_workspace(tmp_path, monkeypatch):
     monkeypatch.setattr(test_first, "MOST_FILES", 1)
     result = written(tmp_path, {"a.txt": "a", "b.txt": "b"}, "mathx.py", "mathx", PLAIN, source_of("mathx"))
     assert "the tests pass with the module alone; they did not run in the workspace" in result["result"]

@@ -45,7 +45,7 @@ def dsa(dsa):
     return partial(dsa, code=0)
 
 
-def test_a_table_is_edited_while_a_run_is_in_flight(dsa, tmp_path):
+def test_run_in_flight_continues_only_under_a_compatible_edited_table(dsa, tmp_path):
     (tmp_path / "agent.md").write_text(AGENT)
     (tmp_path / "bindings.py").write_text(MODEL)
     dsa("run", "agent.md", code=-signal.SIGKILL)

@@ -306,7 +306,7 @@ def updated(block: Block, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_shows_what_happens(page: Path, tmp_path: Path):
+def test_page_examples_work_as_shown(page: Path, tmp_path: Path):
     for block in blocks_of(page):
         try:
             if os.environ.get("UPDATE_GOLDEN"):
@@ -342,7 +342,7 @@ def test_peer_prints_what_a_page_shows(page: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("stage", sorted(path.name for path in STAGES.glob("[0-9]-*.md")))
-def test_a_stage_of_the_tutorial_is_checked_and_runs(stage: str, tmp_path: Path):
+def test_tutorial_stage_passes_its_check_and_runs(stage: str, tmp_path: Path):
     for path in STAGES.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     asked = '"Write slug(title)."' if "## Steps" not in (STAGES / stage).read_text(encoding="utf-8") else ""
@@ -355,13 +355,13 @@ def test_a_stage_of_the_tutorial_is_checked_and_runs(stage: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_opens_with_what_it_is_for(page: Path):
+def test_page_opens_with_a_heading_and_a_paragraph(page: Path):
     first = [token.type for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8"))[:4]]
     assert first == ["heading_open", "inline", "heading_close", "paragraph_open"]
 
 
 @pytest.mark.parametrize("page", ["from-the-sources.md", "theory.md"])
-def test_named_tests_exist(page: str):
+def test_tests_named_in_pages_exist(page: str):
     named = set(re.findall(r"`(test_\w+)`", (DOCS / page).read_text(encoding="utf-8")))
     files = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
     present = {name for text in files for name in re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE)}
@@ -416,7 +416,7 @@ def lists_in(value: Any) -> Iterator[list[str]]:
             yield from lists_in(each)
 
 
-def test_files_for_containers_are_yaml_and_start_workers():
+def test_container_files_are_valid_yaml_and_start_workers():
     texts = [block.text for block in blocks_of(OPERATIONS_PAGE) if block.language == "yaml"]
     compose, kubernetes = ([*yaml.safe_load_all(text)] for text in texts)
     assert compose[0]["services"].keys() == {"postgres", "temporal", "worker"}
@@ -438,13 +438,13 @@ def test_page_uses_hooks_that_exist():
     assert {hook["id"] for hook in repository["hooks"]} == {hook["id"] for hook in HOOKS}
 
 
-def test_the_index_names_every_page():
+def test_index_names_every_page():
     links = {target for target, _ in links_of(DOCS / "README.md")}
     assert links >= {os.path.relpath(path, DOCS) for path in PAGES} - {"README.md"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_file_is_named_where_it_is_shown(page: Path):
+def test_file_is_named_before_it_is_shown(page: Path):
     text, at = page.read_text(encoding="utf-8"), 0
     for block in blocks_of(page):
         start = text.index(block.text, at)
@@ -471,7 +471,7 @@ def anchors_of(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES + READMES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path):
+def test_links_have_existing_targets(page: Path):
     for target, anchor in links_of(page):
         there = page.parent / target if target else page
         assert there.exists(), f"{target} is not there"
@@ -482,7 +482,7 @@ WORDS = """action, answer, artifact, attempt, configuration, definition 4, effec
 outstanding, percept, psi, refusal, rmax, scenario, sigma, spec, verdict"""
 
 
-def test_the_glossary_has_its_words_in_order_in_each_part():
+def test_glossary_lists_its_words_in_order_in_each_part():
     parts = (DOCS / "glossary.md").read_text(encoding="utf-8").split("\n## ")[1:]
     words = [[word.lower() for word in re.findall(r"^\*\*(.*?)\*\*", part, re.MULTILINE)] for part in parts]
     assert {word for part in words for word in part} >= set(re.split(r",\s+", WORDS))
@@ -539,7 +539,7 @@ def described(kinds: dict[str, ComponentKind]) -> dict[str, tuple[str, list[list
     [("Guards", dsa.guards.guard_kinds.KINDS), ("Generators", dsa.generators.generator_kinds.KINDS)],
     ids=["guards", "generators"],
 )
-def test_the_reference_has_every_kind_and_option(part: str, kinds: dict[str, ComponentKind]):
+def test_reference_lists_every_kind_and_option(part: str, kinds: dict[str, ComponentKind]):
     section = re.search(rf"^## {part}\n(.*?)(?=^## |\Z)", prose_of(KINDS_PAGE), re.MULTILINE | re.DOTALL)[1]
     said = {}
     for name, body in re.findall(r"^### `(\w+)`\n(.*?)(?=^### |\Z)", section, re.MULTILINE | re.DOTALL):
@@ -547,6 +547,6 @@ def test_the_reference_has_every_kind_and_option(part: str, kinds: dict[str, Com
     assert said == described(kinds)
 
 
-def test_shipped_bindings_give_no_guard_that_the_reference_has_not():
+def test_shipped_bindings_define_no_guards_beyond_the_reference():
     modules = [point.load() for point in entry_points(group="dsa.bindings") if point.module.startswith("machines.")]
     assert [name for module in modules for name in getattr(module, "guards", {})] == []

@@ -53,19 +53,19 @@ def faults_of(shown, name, sights):
     return faults
 
 
-def test_every_page_can_be_read_by_everybody(shown):
+def test_every_page_is_accessible(shown):
     faults = {name: faults_of(shown, name, [TURNS[number % 2]]) for number, name in enumerate(PAGES)}
     assert {name: each for name, each in faults.items() if each} == {}
 
 
 @pytest.mark.full
 @pytest.mark.limit(600)
-def test_every_page_can_be_read_at_every_width_in_both_schemes(shown):
+def test_every_page_is_accessible_at_every_width_in_both_schemes(shown):
     faults = {name: faults_of(shown, name, ALL) for name in PAGES}
     assert {name: each for name, each in faults.items() if each} == {}
 
 
-def test_proofs_and_mutants_can_be_read_by_everybody(shown):
+def test_proofs_and_mutants_are_accessible(shown):
     shown.tab.show_at(800)
     shown.tab.visit(f"{shown.server.base}/machines/2")
     shown.tab.press("Prove for all values of the parameters")
@@ -75,7 +75,7 @@ def test_proofs_and_mutants_can_be_read_by_everybody(shown):
     assert faults_at(shown.tab, 800, is_dark=False) == []
 
 
-def test_answers_of_forms_can_be_read_by_everybody(shown):
+def test_responses_to_forms_are_accessible(shown):
     shown.tab.show_at(380)
     shown.visit("start of a run")
     shown.tab.evaluate("document.getElementById('p.days').value = 'many'")
@@ -103,7 +103,7 @@ def test_answers_of_forms_can_be_read_by_everybody(shown):
     assert faults_at(shown.tab, 380, is_dark=False) == []
 
 
-def test_pages_without_anything_can_be_read_by_everybody(tmp_path):
+def test_empty_pages_are_accessible(tmp_path):
     with web_server(tmp_path) as server, browser(tmp_path / "profile") as tab:
         tab.show_at(380)
         tab.visit(f"{server.base}/runs")
@@ -120,7 +120,7 @@ def test_pages_without_anything_can_be_read_by_everybody(tmp_path):
             assert faults_at(tab, 380, is_dark=False) == []
 
 
-def test_static_page_can_be_read_by_everybody(tmp_path):
+def test_static_page_is_accessible(tmp_path):
     (tmp_path / "leave.md").write_text(LEAVE)
     assert typed(tmp_path, "draw", "leave.md", "--format", "html", "-o", "leave.html", runs=None).returncode == 0
     with browser(tmp_path / "profile") as tab:
@@ -131,7 +131,7 @@ def test_static_page_can_be_read_by_everybody(tmp_path):
             assert faults_at(tab, width, is_dark=is_dark) == []
 
 
-def test_checker_finds_what_it_must(shown):
+def test_accessibility_checker_finds_planted_faults(shown):
     shown.visit("machines")
     shown.tab.evaluate(
         f"document.body.insertAdjacentHTML('beforeend', {json.dumps('<img src=/static/icon.svg><button></button>')})"

@@ -139,7 +139,7 @@ CASES = [(name, script) for name, scripts in MACHINES.items() for script in scri
 @pytest.mark.parametrize(
     ("name", "script"), CASES, ids=lambda value: value if isinstance(value, str) else "+".join(value)
 )
-def test_the_run_is_as_expected(name, script):
+def test_run_is_as_expected(name, script):
     assert told(shipped(name), script) == MACHINES[name][script]
 
 

@@ -46,7 +46,7 @@ def run_scxml(
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if not has_timers(ALL[name])])
-def test_the_scxml_loader_agrees_with_step(name):
+def test_scxml_loader_agrees_with_step(name):
     for machine, occurrences in walks_of(ALL[name], seeds=sample_size(3, full=5), count=25):
         got = run_scxml(machine, occurrences)
         for occurrence, (here, effects), answer in zip(
@@ -100,7 +100,7 @@ OTHERS_IDS = {
 }
 
 
-def test_names_that_the_loader_uses_itself_are_no_hindrance():
+def test_names_used_by_the_loader_itself_cause_no_conflict():
     machine, reached = loads(OTHERS_NAMES), set[str]()
     for seed in range(10):
         occurrences = walk(machine, seed, 40)
@@ -112,7 +112,7 @@ def test_names_that_the_loader_uses_itself_are_no_hindrance():
     assert reached == set(machine.leaves)
 
 
-def test_the_scxml_loader_refuses_what_step_refuses():
+def test_scxml_loader_refuses_what_step_refuses():
     machine = loads(REFUSALS)
     for seed in range(5):
         occurrences = walk(machine, seed, 40)

@@ -17,7 +17,7 @@ def test_petersons_lock_lets_one_process_in_at_a_time():
     assert {result.verdict for result in report.properties} == {"HOLDS"}
 
 
-def test_petersons_lock_is_broken_when_a_process_says_it_came_last_before_it_raises_its_level():
+def test_petersons_lock_fails_when_a_process_sets_last_before_its_level():
     machine = families.peterson(broken=True)
     violated = [result for result in check(machine).properties if result.verdict == "VIOLATED"]
     pairs = ((1, 2), (1, 3), (2, 3))

@@ -24,7 +24,7 @@ def told(process):
 @pytest.mark.parametrize(
     "seeds", [("1", "12345"), pytest.param(("1", "2", "3", "12345"), marks=pytest.mark.full)], ids=["some", "all"]
 )
-def test_a_ledger_comes_to_the_same_in_every_process(tmp_path, seeds):
+def test_ledger_is_the_same_in_every_process(tmp_path, seeds):
     first = told(begun(tmp_path, "0"))  # it keeps the ledgers that the others replay
     others = [begun(tmp_path, seed) for seed in seeds]
     assert {told(process) == first for process in others} == {True}

@@ -48,7 +48,7 @@ def _event(text):
         ([b'{"choices":' + b"[" * 200_000 + b"]" * 200_000 + b"}"], "the stream has text that is not valid JSON"),
     ],
 )  # fmt: skip
-def test_an_answer_without_end_is_cut_off(tmp_path, pieces, says):
+def test_oversized_answer_fails_within_bounded_memory(tmp_path, pieces, says):
     (tmp_path / "slug.md").write_text(SLUG)
     with serving(answered(*pieces)) as (address, _):
         code, _, most_mb = _run(tmp_path, "run", "slug.md", "x", "--model", f"{address}/v1#m")
@@ -69,19 +69,19 @@ def test_an_answer_without_end_is_cut_off(tmp_path, pieces, says):
         ("# m\n" + "[" * 900_000 + "]" * 900_000, "1 error,"),
     ],
 )  # fmt: skip
-def test_a_document_that_is_too_large_is_one_message(tmp_path, text, says):
+def test_oversized_document_gives_one_message_within_bounded_memory(tmp_path, text, says):
     (tmp_path / "m.md").write_text(text)
     code, told, most_mb = _run(tmp_path, "check", "m.md")
     assert (code in {1, 2}, says in told, len(told) < 4_000) == (True, True, True), told[:2_000]
     assert most_mb < 600
 
 
-def test_a_text_has_the_same_bound_as_a_file():
+def test_text_has_the_same_size_limit_as_a_file():
     with pytest.raises(MachineError, match="DSA114: the document has 3,000,000 characters"):
         loads("x" * 3_000_000)
 
 
-def test_data_that_is_nested_without_end_is_one_message(tmp_path):
+def test_deeply_nested_data_gives_one_message(tmp_path):
     (tmp_path / "slug.md").write_text(SLUG)
     code, told, most_mb = _run(tmp_path, "run", "slug.md", "--data", "[" * 100_000)
     assert (code, "--data begins like JSON and is not valid: it is nested too deeply" in told) == (2, True), told[-300:]

@@ -62,16 +62,16 @@ def losses(shape):
     return found | ({"end"} if right["error"] and not told["error"] else set())
 
 
-def test_the_table_is_of_the_version_that_is_installed():
+def test_table_names_the_installed_version():
     assert f"LiteLLM {version('litellm')}" in SECTION, "measure anew: tests/e2e/test_litellm_streams.py with -m full"
 
 
 @pytest.mark.parametrize("row", DOCUMENTED, ids=": ".join)
-def test_what_the_table_calls_lost_is_lost(row):
+def test_documented_losses_occur(row):
     assert losses(NAMED[row]) == DOCUMENTED[row]
 
 
 @pytest.mark.full
-def test_nothing_else_is_lost():
+def test_no_other_losses_occur():
     found = {place: lost for place, shape in NAMED.items() if (lost := losses(shape))}
     assert found == DOCUMENTED

@@ -28,7 +28,7 @@ def _expected(machine, name):
 
 
 @pytest.mark.parametrize(("machine", "name"), STORIES)
-def test_the_run_is_as_expected(machine, name, tmp_path):
+def test_run_is_as_expected(machine, name, tmp_path):
     found = TOLD[machine].told(TOLD[machine].shipped(), name, tmp_path) + "\n"
     if os.environ.get("UPDATE_GOLDEN"):
         _expected(machine, name).write_text(found)

@@ -116,7 +116,7 @@ def ways(*tables):
 
 
 @pytest.mark.parametrize(("way", "said", "blocks"), ways(RAISED, NO_VERDICT))
-def test_a_guard_that_gives_no_verdict_is_handled_by_its_row(folder, way, said, blocks):
+def test_guard_without_a_verdict_is_handled_by_its_row(folder, way, said, blocks):
     (folder / "mine.py").write_text(module("guard", way, blocks=blocks))
     again = require_handled(run(HANDLED), "unjudged", "execute_guard", said)
     assert again.step("g").attempts == 1
@@ -124,7 +124,7 @@ def test_a_guard_that_gives_no_verdict_is_handled_by_its_row(folder, way, said, 
 
 
 @pytest.mark.parametrize(("way", "said", "blocks"), ways(NO_ARTIFACT, RAISED))
-def test_a_generator_that_gives_no_artifact_is_handled_by_its_row(folder, way, said, blocks):
+def test_generator_without_an_artifact_is_handled_by_its_row(folder, way, said, blocks):
     (folder / "mine.py").write_text(module("generator", way, blocks=blocks))
     again = require_handled(run(HANDLED), "unwritten", "query_llm", said)
     assert again.step("g").attempts == 0
@@ -133,7 +133,7 @@ def test_a_generator_that_gives_no_artifact_is_handled_by_its_row(folder, way, s
 @pytest.mark.parametrize(
     ("role", "state", "effect"), [("guard", "unjudged", "execute_guard"), ("generator", "unwritten", "query_llm")]
 )
-def test_a_thread_of_theirs_is_not_stopped_by_its_own_ctrl_c(folder, role, state, effect):
+def test_keyboard_interrupt_raised_by_a_kind_is_handled_by_its_row(folder, role, state, effect):
     (folder / "mine.py").write_text(module(role, "KeyboardInterrupt"))
     require_handled(run(HANDLED), state, effect, "the call raised KeyboardInterrupt: not today")
 
@@ -141,7 +141,7 @@ def test_a_thread_of_theirs_is_not_stopped_by_its_own_ctrl_c(folder, role, state
 @pytest.mark.parametrize(
     ("role", "state", "effect"), [("guard", "unjudged", "execute_guard"), ("generator", "unwritten", "query_llm")]
 )
-def test_one_that_hangs_is_given_up_at_the_time_limit(folder, role, state, effect):
+def test_hanging_kind_is_abandoned_at_its_time_limit(folder, role, state, effect):
     (folder / "mine.py").write_text(module(role, "hangs"))
     require_handled(run(HANDLED, limit="200ms"), state, effect, "no answer within 0.2 s, its time limit")
 
@@ -155,7 +155,7 @@ def test_one_that_hangs_is_given_up_at_the_time_limit(folder, role, state, effec
         ("generator", "ids of its own", "succeeded"),
     ],
 )
-def test_what_is_odd_but_a_text_is_kept_as_it_is(folder, role, way, state):
+def test_unusual_text_is_stored_unchanged(folder, role, way, state):
     (folder / "mine.py").write_text(module(role, way))
     told = run(HANDLED)
     assert told["outcome"] == state
@@ -168,7 +168,7 @@ def test_what_is_odd_but_a_text_is_kept_as_it_is(folder, role, way, state):
 
 
 @pytest.mark.parametrize("way", ["ValueError", "SystemExit", "MuteError", "None"])
-def test_without_a_row_the_run_stops_and_goes_on_later_with_all_that_it_has(folder, way):
+def test_failure_without_a_row_stops_the_run_which_can_be_resumed(folder, way):
     (folder / "mine.py").write_text(module("guard", way))
     stopped = run(UNHANDLED)
     assert (stopped["kind"], stopped["exit_code"]) == ("stopped", 1)
@@ -207,7 +207,7 @@ def usual_mb(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("role", "state"), [("guard", "unjudged"), ("generator", "unwritten")])
-def test_a_loop_that_never_ends_is_given_up_and_the_program_ends(folder, role, state):
+def test_endless_loop_is_abandoned_and_the_program_ends(folder, role, state):
     (folder / "mine.py").write_text(module(role, "spins"))
     (folder / "trial.md").write_text(document(HANDLED, limit="300ms"))
     told, code, _ = measured("run", "trial.md", "x", "--json", "--with", "mine.py")
@@ -216,7 +216,7 @@ def test_a_loop_that_never_ends_is_given_up_and_the_program_ends(folder, role, s
 
 
 @pytest.mark.parametrize("role", ["guard", "generator"])
-def test_python_that_prints_a_gigabyte_takes_no_memory(folder, role, usual_mb):
+def test_code_that_prints_a_gigabyte_takes_no_extra_memory(folder, role, usual_mb):
     (folder / "mine.py").write_text(module(role, "floods"))
     (folder / "trial.md").write_text(document(HANDLED))
     command = [*PROGRAM, "run", "trial.md", "x", "--quiet", "--with", "mine.py"]
@@ -253,7 +253,7 @@ GENERATORS = {
 
 
 @pytest.mark.parametrize(("script", "said"), GENERATORS.values(), ids=GENERATORS)
-def test_a_program_that_generates_nothing_is_handled_by_its_row(folder, script, said, usual_mb):
+def test_program_that_generates_nothing_is_handled_by_its_row(folder, script, said, usual_mb):
     (folder / "mine.py").write_text(module("guard", "fine"))
     (folder / "tool.sh").write_text(f"{script}\n")
     options = f"command = sh tool.sh; timeout_s = {1 if 'sleep' in script else 60}"
@@ -262,7 +262,7 @@ def test_a_program_that_generates_nothing_is_handled_by_its_row(folder, script, 
     assert most_mb < usual_mb + 30
 
 
-def test_a_program_that_cannot_be_started_is_handled_by_its_row(folder):
+def test_program_that_cannot_be_started_is_handled_by_its_row(folder):
     (folder / "mine.py").write_text(module("guard", "fine"))
     (folder / "tool").write_text("#!/nonesuch-interpreter\n")
     (folder / "tool").chmod(0o755)
@@ -270,7 +270,7 @@ def test_a_program_that_cannot_be_started_is_handled_by_its_row(folder):
     require_handled(told, "unwritten", "query_llm", "tool cannot be started: No such file or directory")
 
 
-def test_a_program_that_is_not_there_is_told_before_anything_runs(folder):
+def test_missing_program_is_reported_before_anything_runs(folder):
     (folder / "mine.py").write_text(module("guard", "fine"))
     (folder / "trial.md").write_text(document(HANDLED, generator="command | command = nonesuch-program"))
     error = dsa("run", "trial.md", "write it", "--with", "mine.py").exception
@@ -288,7 +288,7 @@ GUARDS = {
 
 
 @pytest.mark.parametrize(("script", "said"), GUARDS.values(), ids=GUARDS)
-def test_a_program_that_judges_fails_the_text_within_bounds(folder, script, said, usual_mb):
+def test_failing_guard_program_rejects_the_text_within_bounds(folder, script, said, usual_mb):
     (folder / "mine.py").write_text(module("generator", "fine"))
     (folder / "tool.sh").write_text(f"{script}\n")
     options = f"command = sh tool.sh; read = tool.sh; timeout_s = {1 if 'sleep' in script else 60}"

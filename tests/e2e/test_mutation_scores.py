@@ -40,7 +40,7 @@ def test_no_machine_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.full) for name in LONG)])
-def test_a_spec_notices_small_faults(name: str) -> None:
+def test_spec_notices_small_faults(name: str) -> None:
     found = mutate(load(str(ROOT / name)), parameters=BOUNDS.get(name))
     assert found.score is not None
     assert found.score >= 0.95

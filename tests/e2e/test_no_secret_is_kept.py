@@ -216,7 +216,7 @@ def ledger(world):
     return [json.loads(dump_line(entry)) for entry in ledger_of(folder)]
 
 
-def test_what_models_guards_policies_and_people_say_is_kept_without_secrets(world):
+def test_texts_of_models_guards_policies_and_people_are_stored_without_secrets(world):
     _, told = world("run", "leaks.md", f"make it with {AWKWARD} and {SHAPED}", "--log", "debug")
     assert "note: the specification has a secret in it" in told
     assert "asking with [secret AWKWARD_KEY] [secret openai-key] [secret WORD]" in told
@@ -240,7 +240,7 @@ def test_what_models_guards_policies_and_people_say_is_kept_without_secrets(worl
     assert kept(world) == []
 
 
-def test_a_text_with_a_secret_waits_for_a_person_who_is_told(world):
+def test_text_with_a_secret_waits_for_a_person_who_sees_a_note(world):
     """Its model never mends it: three attempts, all kept without it; a person amends it, then approves it all the same."""
     (world.folder / "mine.py").write_text(BINDINGS.replace("== 1 else", "== 9 else"))
     told, _ = world("run", "leaks.md", "make it", "--with", "mine.py", codes=(3,))
@@ -262,7 +262,7 @@ def test_a_text_with_a_secret_waits_for_a_person_who_is_told(world):
 
 
 @pytest.mark.parametrize("specification", ["fail", f"fail with {AWKWARD}"])
-def test_what_a_provider_raises_is_kept_without_secrets(world, specification):
+def test_error_of_a_provider_is_stored_without_secrets(world, specification):
     told, _ = world("run", "leaks.md", specification, codes=(1,))
     assert "stopped: query_llm (line " in told
     assert "401 for https://" in told
@@ -271,14 +271,14 @@ def test_what_a_provider_raises_is_kept_without_secrets(world, specification):
     assert kept(world) == []
 
 
-def test_what_a_guard_raises_is_kept_without_secrets(world):
+def test_error_of_a_guard_is_stored_without_secrets(world):
     (world.folder / "mine.py").write_text(BINDINGS.replace("clean", "break"))
     told, _ = world("run", "leaks.md", "make it", "--with", "mine.py", "--log", "error", codes=(1,))
     assert "the guard broke over" in told
     assert kept(world) == []
 
 
-def test_an_answer_that_a_person_gives_is_kept_without_secrets(world):
+def test_answer_of_a_person_is_stored_without_secrets(world):
     (world.folder / "mine.py").write_text(BINDINGS.replace("tried.append(1)", "os.kill(os.getpid(), 9)"))
     world("run", "leaks.md", "make it", "--with", "mine.py", codes=(-9,))
     told, _ = world("resume", "last", codes=(3,))
@@ -289,7 +289,7 @@ def test_an_answer_that_a_person_gives_is_kept_without_secrets(world):
     assert kept(world) == []
 
 
-def test_a_model_behind_a_real_server_is_kept_without_secrets(world):
+def test_exchange_with_a_real_model_server_is_stored_without_secrets(world):
     if find_spec("litellm") is None:  # to import it takes seconds
         pytest.skip("the extra `llm` is not installed")
     content = f"```\nkey = {SHAPED!r}  # {NAMED}\n```"
@@ -310,7 +310,7 @@ def test_a_model_behind_a_real_server_is_kept_without_secrets(world):
     assert kept(world) == []
 
 
-def test_a_run_of_a_policy_is_kept_without_secrets(world):
+def test_run_of_a_policy_is_stored_without_secrets(world):
     (world.folder / "mine.py").write_text(
         BINDINGS
         + """
@@ -331,7 +331,7 @@ async def search(action, context):
     assert kept(world) == []
 
 
-def test_a_document_with_a_secret_in_it_is_not_run(world):
+def test_document_with_a_secret_in_it_is_not_run(world):
     (world.folder / "leaks.md").write_text(DOCUMENT.replace("# leaks\n", f"# leaks\n\nThe key is {SHAPED}.\n"))
     _, told = world("run", "leaks.md", "make it", codes=(2,))
     assert "line 3 of the document has the secret openai-key in it" in told

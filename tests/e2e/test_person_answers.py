@@ -142,7 +142,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("event", ANSWERS)
-def test_an_answer_survives_its_process(tmp_path, event):
+def test_answer_survives_a_killed_process(tmp_path, event):
     sent, again, after, outcome, tests = ANSWERS[event]
     world = World(tmp_path)
     world.killed_after("send", "last", *sent)
@@ -169,7 +169,7 @@ def test_an_answer_survives_its_process(tmp_path, event):
     world.dsa("replay", "last")
 
 
-def test_an_amended_artifact_is_a_persons(tmp_path):
+def test_amended_artifact_has_the_person_as_author(tmp_path):
     world = World(tmp_path)
     world.killed_after("send", "last", "amended", "--data", json.dumps({"content": WRITTEN}))
     world.dsa("resume", "last")
@@ -181,7 +181,7 @@ def test_an_amended_artifact_is_a_persons(tmp_path):
     assert mine[0].parents == (first.artifact_id,), "it amends what was turned down"
 
 
-def test_an_abort_survives_its_process(tmp_path):
+def test_abort_survives_a_killed_process(tmp_path):
     world = World(tmp_path)
     world.killed_after("send", "last", "aborted")
     assert world.calls_made == [*world.before, "reply_failure"]
@@ -196,14 +196,14 @@ def test_an_abort_survives_its_process(tmp_path):
     world.dsa("replay", "last")
 
 
-def test_an_amendment_may_be_a_plain_text(tmp_path):
+def test_amendment_may_be_plain_text(tmp_path):
     world = World(tmp_path)
     assert "succeeded" in world.dsa("send", "last", "amended", WRITTEN)
     accepted = dict(pair for entry in world.entries if isinstance(entry, RowEntry) for pair in entry.accepted)
     assert world.content(accepted["g_test"]) == WRITTEN
 
 
-def test_an_amendment_without_a_text_is_refused_and_nothing_has_happened(tmp_path):
+def test_amendment_without_text_is_refused_and_changes_nothing(tmp_path):
     world = World(tmp_path)
     before = list(world.entries)
     for data in [(), ("",), ("--data", '{"content": 3}'), ("--data", "3"), ("--data", '{"text": "x"}')]:
@@ -216,7 +216,7 @@ def test_an_amendment_without_a_text_is_refused_and_nothing_has_happened(tmp_pat
     assert "succeeded" in world.dsa("send", "last", "approved")
 
 
-def test_the_person_is_shown_what_to_judge(tmp_path):
+def test_person_is_shown_the_artifact_to_judge(tmp_path):
     done = World(tmp_path).dsa("resume", "last", code=3)
     (place,) = (line.split(maxsplit=2)[2] for line in done.splitlines() if line.startswith("to judge"))
     file, why = place.split(": ", 1)
@@ -225,7 +225,7 @@ def test_the_person_is_shown_what_to_judge(tmp_path):
     assert "\nawful tests\n" in done
 
 
-def test_a_grant_too_many_is_told_and_moves_nothing(tmp_path):
+def test_excess_grant_changes_nothing(tmp_path):
     world = World(tmp_path)
     (tmp_path / "asked").unlink()
     world.dsa("send", "last", "granted", code=3)
@@ -234,7 +234,7 @@ def test_a_grant_too_many_is_told_and_moves_nothing(tmp_path):
     assert world.calls_made == before, "no attempt is made"
 
 
-def test_what_is_no_answer_is_refused_and_the_run_still_waits(tmp_path):
+def test_unknown_answer_is_refused_and_the_run_still_waits(tmp_path):
     world = World(tmp_path)
     done = subprocess.run(
         [*DSA, "send", "last", "aproved"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60

@@ -76,7 +76,7 @@ def test_every_text_of_a_shipped_machine_stays_in_its_box(name, rows, font, tmp_
     assert found == []
 
 
-def test_a_text_without_a_length_leaves_its_box_in_a_wide_font(tmp_path):
+def test_text_without_a_length_leaves_its_box_in_a_wide_font(tmp_path):
     """What the lengths are for; and that this test would notice."""
     picture = re.sub(r' textLength="[^"]*"', "", svg(dot(MACHINES["chat"])))
     assert "working.data_fetching" in leaving(picture, "DejaVu Sans", tmp_path)[1]

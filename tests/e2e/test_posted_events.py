@@ -170,7 +170,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.full)])
-def test_of_two_processes_that_answer_one_question_at_once_one_is_taken_and_one_is_late(tmp_path, count):
+def test_one_of_two_simultaneous_answers_is_taken_and_the_other_is_late(tmp_path, count):
     (tmp_path / "twice.md").write_text(TWICE, encoding="utf-8")
 
     async def begun():
@@ -222,7 +222,7 @@ effects = {"listen": listen}
 
 
 @pytest.mark.parametrize(("count", "times"), [(20, 2), pytest.param(25, 16, marks=pytest.mark.full)])
-def test_a_holder_that_is_killed_while_messages_come_loses_none_and_takes_none_twice(tmp_path, count, times):
+def test_holder_killed_while_messages_arrive_loses_none_and_takes_none_twice(tmp_path, count, times):
     """Killed at any moment between a message's posting and the commit that takes it; another process goes on with what is left."""
     (tmp_path / "talk.md").write_text(TALK, encoding="utf-8")
     (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")

@@ -233,7 +233,7 @@ PAGES = sorted(
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_generated_stretches_say_what_the_code_says(page: str):
+def test_generated_sections_match_the_code(page: str):
     path = DOCS / page
     text = path.read_text(encoding="utf-8")
     now = STRETCH.sub(lambda found: f"{found[1]}{GENERATED[found[2]]()}{found[3]}", text)
@@ -242,12 +242,12 @@ def test_generated_stretches_say_what_the_code_says(page: str):
     assert path.read_text(encoding="utf-8") == now, "UPDATE_GOLDEN=1 writes it anew"
 
 
-def test_every_generated_stretch_is_on_a_page():
+def test_every_generated_section_is_on_a_page():
     named = [name for page in PAGES for _, name, _ in STRETCH.findall((DOCS / page).read_text(encoding="utf-8"))]
     assert sorted(named) == sorted(GENERATED)
 
 
-def test_every_diagnostic_has_its_cause_and_its_cure():
+def test_every_diagnostic_has_a_cause_and_a_cure():
     text = (REFERENCE / "diagnostics.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"^### (DSA\d+)\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL))
     assert list(sections) == list(CODES)

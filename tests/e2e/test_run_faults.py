@@ -94,7 +94,7 @@ FAILING = {
 
 
 @pytest.mark.parametrize(("arguments", "code", "kind"), FAILING.values(), ids=FAILING)
-def test_json_is_one_object_also_when_nothing_comes_of_it(dsa, arguments, code, kind):
+def test_json_output_is_one_object_even_on_failure(dsa, arguments, code, kind):
     done = captured(dsa, *arguments, "--json")
     told = json.loads(done.stdout)
     assert (done.returncode, told["exit_code"], told["kind"]) == (code, code, kind)
@@ -104,7 +104,7 @@ def test_json_is_one_object_also_when_nothing_comes_of_it(dsa, arguments, code, 
 
 
 @pytest.mark.parametrize("json_wanted", [False, True])
-def test_ctrl_c_keeps_what_was_done_and_exits_with_130(dsa, tmp_path, json_wanted):
+def test_ctrl_c_stores_finished_work_and_exits_with_130(dsa, tmp_path, json_wanted):
     (tmp_path / "mine.py").write_text(INTERRUPTED)
     done = captured(dsa, "dual_state", "--with", "mine.py", *(["--json"] if json_wanted else []))
     assert done.returncode == 130
@@ -120,7 +120,7 @@ def test_ctrl_c_keeps_what_was_done_and_exits_with_130(dsa, tmp_path, json_wante
 
 @pytest.mark.parametrize(("rmax", "code", "outcome"), [(0, 1, "failed"), (1, 0, "succeeded")])
 @pytest.mark.parametrize("arguments", [[], ["--json"], ["--quiet"]])
-def test_a_reader_that_goes_away_changes_nothing(dsa, tmp_path, arguments, rmax, code, outcome):
+def test_closed_output_pipe_changes_nothing(dsa, tmp_path, arguments, rmax, code, outcome):
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as gone:
@@ -134,7 +134,7 @@ def test_a_reader_that_goes_away_changes_nothing(dsa, tmp_path, arguments, rmax,
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize(("arguments", "codes"), [([], {0: 1, 1: 2}), (["--json"], {0: 1, 1: 2})], ids=["text", "json"])
 @pytest.mark.parametrize("rmax", [0, 1], ids=["failed", "succeeded"])
-def test_what_cannot_be_printed_is_said(dsa, tmp_path, arguments, rmax, codes):
+def test_failure_to_print_is_reported(dsa, tmp_path, arguments, rmax, codes):
     with Path("/dev/full").open("w") as full:
         done = dsa("dual_state", "--param", f"rmax={rmax}", *SCRIPTED, *arguments, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == codes[rmax]
@@ -143,7 +143,7 @@ def test_what_cannot_be_printed_is_said(dsa, tmp_path, arguments, rmax, codes):
     assert (kept / "diagram.svg").exists()
 
 
-def test_without_standard_output_it_runs(dsa, tmp_path):
+def test_run_works_without_standard_output(dsa, tmp_path):
     """A shell closes it: `dsa run ... >&-`."""
     (tmp_path / "script.md").write_text(BAD)
     command = ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, "run", "dual_state", "--param", "rmax=0", *SCRIPTED]
@@ -159,7 +159,7 @@ def test_without_standard_output_it_runs(dsa, tmp_path):
     ],
     ids=["chat", "code"],
 )  # fmt: skip
-def test_without_standard_input_nobody_types(tmp_path, arguments, code, told):
+def test_interactive_commands_work_without_standard_input(tmp_path, arguments, code, told):
     """A service closes it, as `<&-` does."""
     (tmp_path / "t.csv").write_text("a\n1\n")
     (tmp_path / "script.md").write_text("```\nYes.\n```\n")
@@ -185,7 +185,7 @@ def test_control_characters_are_shown_as_escapes():
     assert printable("a\tb\nc\x1b[31m\r\x9b\u202e\udfff é ✓") == "a\tb\nc\\x1b[31m\\r\\x9b\\u202e\\udfff é ✓"
 
 
-def test_a_spec_runs_the_machine_that_it_names(dsa, tmp_path):
+def test_spec_runs_the_machine_it_names(dsa, tmp_path):
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "m.md").write_text(read_text(locate("dual_state")))
     (tmp_path / "here" / "bindings.py").write_text("beside = True\nprint('bindings of the machine')\n")
@@ -200,7 +200,7 @@ def test_a_spec_runs_the_machine_that_it_names(dsa, tmp_path):
     assert first.digest == digest(loads(text).at(dict(first.parameters)))
 
 
-def test_runs_at_once_in_one_folder_do_not_meet(dsa, tmp_path):
+def test_simultaneous_runs_in_one_folder_do_not_interfere(dsa, tmp_path):
     folder = tmp_path / "bücher und mehr"
     processes = [
         subprocess.Popen(
@@ -214,7 +214,7 @@ def test_runs_at_once_in_one_folder_do_not_meet(dsa, tmp_path):
     assert outcomes == ["succeeded"] * 3
 
 
-def test_parameters_of_any_form_are_read_or_refused():
+def test_parameters_of_any_form_are_parsed():
     assert parse_parameters(["a=-5", "b = true", "c=--5", "d=٣", "e=1_0"]) == {
         "a": -5, "b": True, "c": "--5", "d": "٣", "e": "1_0",
     }  # fmt: skip

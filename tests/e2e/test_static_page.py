@@ -33,7 +33,7 @@ def test_same_document_gives_the_same_page(tmp_path):
     assert written_page(tmp_path).read_bytes() == written_page(tmp_path).read_bytes()
 
 
-def test_hostile_document_makes_no_element(tmp_path):
+def test_hostile_document_adds_no_html_element(tmp_path):
     mean = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
     plain, page = (
         Outline(written_page(tmp_path, LEAVE.replace("# leave", f"# leave\n\n{text}", 1)).read_text())

@@ -57,7 +57,7 @@ def require_right_calls(shape):
 
 
 @each_row("shape", [shape for shape in SHAPES if shape.chunks][::12], ids=lambda shape: shape.name)
-def test_a_shape_may_come_byte_by_byte(shape):
+def test_shape_may_arrive_byte_by_byte(shape):
     body = written(shape)
     assert said(asked(shape, answered(*(body[at : at + 1] for at in range(len(body))))), shape.expected) == wanted(
         shape.expected
@@ -65,13 +65,13 @@ def test_a_shape_may_come_byte_by_byte(shape):
 
 
 @each_row("shape", [shape for shape in SHAPES if shape.chunks][::10], ids=lambda shape: shape.name)
-def test_line_ends_and_blanks_may_be_others(shape):
+def test_line_ends_and_blanks_may_vary(shape):
     body = lines(shape.chunks) if shape.file == "ollama" else b"\xef\xbb\xbf" + events(shape.chunks)
     turned = body.replace(b"\n", b"\r\n").replace(b"data: ", b"data:")
     assert said(asked(shape, answered(turned, kind="text/plain")), shape.expected) == wanted(shape.expected)
 
 
-def test_an_answer_that_is_no_stream_is_read_too():
+def test_answer_without_a_stream_is_read_too():
     """Servers exist that do not know `stream`."""
     call = {"id": "a", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     whole = {

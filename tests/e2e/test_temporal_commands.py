@@ -108,7 +108,7 @@ def test_effect_whose_worker_was_killed_is_performed_by_the_next_one(desk: Path,
         assert "retry" in dsa(desk, where, "show", "last", "--jsonl").stdout
 
 
-def test_address_that_is_none_and_a_server_that_is_not_there_are_said_in_words(desk: Path) -> None:
+def test_invalid_address_and_missing_server_are_reported(desk: Path) -> None:
     if temporal_program() is None:
         pytest.skip(MISSING)
     wrong = dsa(desk, "temporal://localhost", "runs")
@@ -125,7 +125,7 @@ def test_address_that_is_none_and_a_server_that_is_not_there_are_said_in_words(d
     assert "Traceback" not in wrong.stderr + nobody.stderr + choosy.stderr
 
 
-def test_waiting_run_is_said_once_with_its_deadline(desk: Path, namespaces: Iterator[str]) -> None:
+def test_waiting_run_is_printed_once_with_its_deadline(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     (desk / "order.md").write_text(
         ORDER.replace("| drafted | approved", "| drafted | after 24h | = | |\n| drafted | approved")
@@ -180,7 +180,7 @@ def test_event_sent_while_an_effect_is_under_way_is_taken_or_refused_at_once(
         assert (run.wait(30), "stopped" in run.communicate()[0]) == (0, True)
 
 
-def test_faults_of_a_server_are_said_in_words(desk: Path, namespaces: Iterator[str]) -> None:
+def test_faults_of_a_server_are_explained(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     host = where.removeprefix("temporal://").partition("/")[0]
     with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as page:
@@ -199,7 +199,7 @@ def test_faults_of_a_server_are_said_in_words(desk: Path, namespaces: Iterator[s
     assert faults[1].startswith(f"the Temporal server at {host} has no namespace 'nosuch': name another, or create it")
 
 
-def test_a_port_of_something_else_is_told_whatever_breaks_first() -> None:
+def test_port_of_another_service_is_recognized_by_any_error() -> None:
     """What the SDK says of a page's port depends on which side closes the connection first."""
     if temporal_program() is None:
         pytest.skip(MISSING)
@@ -220,7 +220,7 @@ async def fault(where: str) -> str:
         return str(error.value)
 
 
-def test_command_without_a_worker_says_so_and_hears_one_that_starts(desk: Path, namespaces: Iterator[str]) -> None:
+def test_command_without_a_worker_says_so_and_continues_when_one_starts(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     process = runs_order(desk, where)
     assert process.stdout is not None
@@ -233,7 +233,7 @@ def test_command_without_a_worker_says_so_and_hears_one_that_starts(desk: Path, 
         assert re.search(r"^totals .* s guards$", text, re.MULTILINE), "the time of the command is not the run's"
 
 
-def test_list_without_a_worker_fails_soon_and_says_what_to_start(
+def test_look_without_a_worker_fails_soon_and_says_what_to_start(
     namespaces: Iterator[str], desk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("dsa.temporal.story_store._STARTING_S", 0.3)
@@ -254,9 +254,7 @@ def test_list_without_a_worker_fails_soon_and_says_what_to_start(
 
 
 @pytest.mark.limit(100)
-def test_ctrl_c_while_an_event_waits_for_a_worker_ends_the_command_in_words(
-    desk: Path, namespaces: Iterator[str]
-) -> None:
+def test_sigterm_while_an_event_waits_for_a_worker_ends_the_command(desk: Path, namespaces: Iterator[str]) -> None:
     """The data of the event is read by the policy that waits for it, and no worker of the run's queue is there."""
     where = next(namespaces)
     text = ORDER.replace("| idle | question | looking | look |", "| idle | question | drafted | |")
@@ -280,7 +278,7 @@ def test_ctrl_c_while_an_event_waits_for_a_worker_ends_the_command_in_words(
 
 
 @pytest.mark.limit(100)
-def test_files_that_only_a_folder_has_are_not_named(desk: Path, namespaces: Iterator[str]) -> None:
+def test_files_that_exist_only_in_a_folder_are_not_named(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     document = desk / "order.md"
     with worker_process(desk, where):
@@ -301,7 +299,7 @@ def test_files_that_only_a_folder_has_are_not_named(desk: Path, namespaces: Iter
 
 
 @pytest.mark.limit(100)
-def test_run_under_way_is_removed_once_ctrl_c_has_interrupted_it(desk: Path, namespaces: Iterator[str]) -> None:
+def test_run_under_way_can_be_removed_after_ctrl_c(desk: Path, namespaces: Iterator[str]) -> None:
     where, refusals = next(namespaces), list["subprocess.CompletedProcess[str]"]()
     (desk / "bindings.py").write_text(SLOW)
 
@@ -323,9 +321,7 @@ def test_run_under_way_is_removed_once_ctrl_c_has_interrupted_it(desk: Path, nam
 
 
 @pytest.mark.limit(100)
-def test_command_that_follows_a_run_says_that_somebody_else_interrupted_it(
-    desk: Path, namespaces: Iterator[str]
-) -> None:
+def test_command_following_a_run_reports_an_interruption_from_elsewhere(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     (desk / "bindings.py").write_text(SLOW)
 

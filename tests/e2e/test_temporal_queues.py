@@ -154,7 +154,7 @@ def test_effects_happen_on_the_workers_of_their_queue(place: Place, shop: Path) 
 
 
 @pytest.mark.limit(60)
-def test_run_that_waits_for_a_worker_says_for_which_one_and_can_be_moved(place: Place, shop: Path) -> None:
+def test_run_waiting_for_a_worker_says_for_which_one_and_can_be_moved(place: Place, shop: Path) -> None:
     where = f"{place.where}?queue=laptop"
     client = command("run", "order.md", "--data", "{}", folder=shop, where=where)
     try:
@@ -234,7 +234,7 @@ def processes_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.limit(60)
-def test_conversation_is_where_its_data_is_and_goes_on_from_anywhere(place: Place, shop: Path) -> None:
+def test_conversation_runs_where_its_data_is_and_continues_from_anywhere(place: Place, shop: Path) -> None:
     """The data is loaded on one machine: the other worker has none of it, and the file itself is needed no more."""
     table, script = place.desk / "rents.csv", shop / "script.md"
     table.write_text("city,rent\nBern,20\nUri,10\n")

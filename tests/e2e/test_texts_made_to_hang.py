@@ -59,7 +59,7 @@ def _dsa(folder, *arguments):
     return subprocess.run([*DSA, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=100)
 
 
-def test_payloads_are_judged_or_refused_and_an_interrupt_ends_the_run(tmp_path):
+def test_payloads_are_checked_within_bounds_and_an_interrupt_ends_the_run(tmp_path):
     (tmp_path / "policies.py").write_text(POLICIES)
     done = _dsa(tmp_path, "run", "--policy", "asked", "x", "--with", "policies.py")
     assert "Traceback" not in done.stderr
@@ -81,7 +81,7 @@ def test_payloads_are_judged_or_refused_and_an_interrupt_ends_the_run(tmp_path):
         ({"uniqueItems": True}, [{"n": number} for number in range(20_000)]),
     ],
 )
-def test_the_json_guard_hears_an_interrupt_and_its_run_is_resumed(tmp_path, schema, value):
+def test_json_guard_can_be_interrupted_and_its_run_resumed(tmp_path, schema, value):
     (tmp_path / "contact.md").write_text(DOCUMENT)
     (tmp_path / "schema.json").write_text(json.dumps(schema))
     (tmp_path / "reply.md").write_text(f"```\n{json.dumps(value)}\n```\n")

@@ -62,7 +62,7 @@ def test_run_is_started_watched_and_answered(visit):
     assert not tab.evaluate("document.title").startswith("1")
 
 
-def test_open_page_goes_on_after_its_server_was_killed(tmp_path):
+def test_open_page_reconnects_after_its_server_was_killed(tmp_path):
     (tmp_path / "leave.md").write_text(LEAVE)
     port = free_port()
     with browser(tmp_path / "profile") as tab:
@@ -111,7 +111,7 @@ def move(tab, name, *values):
         tab.evaluate(f"{slider}.value = '{value}'; {slider}.dispatchEvent(new Event('input', {{bubbles: true}}))")
 
 
-def test_sliders_change_numbers_and_plot_without_another_page(tmp_path):
+def test_sliders_change_numbers_and_plot_without_loading_a_page(tmp_path):
     with web_server(tmp_path, "dual_state") as server, browser(tmp_path / "profile") as tab:
         tab.visit(server.address)
         tab.visit(f"{server.base}/machines/0/odds")

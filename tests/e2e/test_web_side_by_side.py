@@ -156,7 +156,7 @@ def scene(tmp_path):
 
 
 @pytest.mark.limit(1200)
-def test_of_two_posts_at_once_one_is_applied_and_every_view_shows_it(scene, figures):
+def test_one_of_two_simultaneous_posts_is_applied_and_shown_in_every_view(scene, figures):
     pairs, delays, taken_in_all = sample_size(12, full=200), [], ["begin"]
     kills = {pairs // 3, 2 * pairs // 3}
     with Commits(scene.folder / ".dsa", scene.run).followed() as commits:

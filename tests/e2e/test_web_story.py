@@ -55,7 +55,7 @@ def here(tmp_path_factory):
         assert (folder / "stderr.txt").read_text() == "", "the server had nothing to complain about"
 
 
-def test_machine_is_edited_until_its_check_is_good(here):
+def test_machine_is_edited_until_its_check_passes(here):
     server, tab, folder = here
     tab.visit(server.base)
     tab.press("leave.md")
@@ -100,7 +100,7 @@ def test_local_model_is_watched_and_its_question_answered(here):
     tab.until_it_reads("finished succeeded", "escalated.fib -> succeeded")
 
 
-def test_data_are_asked_about_and_a_repeated_call_is_skipped(here):
+def test_question_about_data_is_answered_and_a_repeated_call_is_skipped(here):
     server, tab, _ = here
     said = (
         Said(calls=(("run_sql", {"sql": SUMS}),)),

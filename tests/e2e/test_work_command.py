@@ -136,7 +136,7 @@ def until(state):
         time.sleep(0.02)
 
 
-def test_worker_takes_up_what_is_due_and_leaves_the_rest(desk):
+def test_worker_continues_due_runs_and_leaves_the_rest(desk):
     waiting, approved = desk(2)
     (overdue,) = desk(1, wait="1ms")
     post(approved)
@@ -148,7 +148,7 @@ def test_worker_takes_up_what_is_due_and_leaves_the_rest(desk):
     assert waiting not in Path("paid.txt").read_text(encoding="utf-8")
 
 
-def test_answer_that_was_posted_in_time_comes_before_an_overdue_timer(desk):
+def test_answer_posted_in_time_comes_before_an_overdue_timer(desk):
     in_time, too_late = desk(2, wait="2s")
     post(in_time)
     with dsa.open_runs(".dsa") as runs:
@@ -176,7 +176,7 @@ def test_worker_chooses_runs_by_machine(desk):
     assert stands() == {"refunded": 1}
 
 
-def test_worker_goes_on_with_what_was_cut_off_and_not_with_what_a_person_has_stopped(desk):
+def test_worker_continues_cut_off_runs_but_not_interrupted_ones(desk):
     cut, stopped = desk(2)
     for run, sign in ((cut, signal.SIGKILL), (stopped, signal.SIGINT)):
         with subprocess.Popen(
@@ -191,7 +191,7 @@ def test_worker_goes_on_with_what_was_cut_off_and_not_with_what_a_person_has_sto
     assert subprocess.run([*DSA, "resume", stopped, "--quiet"], capture_output=True, check=False).returncode == 0
 
 
-def test_worker_that_is_asked_to_end_lets_go_of_its_runs(desk):
+def test_worker_releases_its_runs_on_sigterm(desk):
     (run,) = desk(1)
     with worker(doing="waits") as process:
         post(run)
@@ -202,7 +202,7 @@ def test_worker_that_is_asked_to_end_lets_go_of_its_runs(desk):
     assert work("--once").stdout == f"{run}  refunded\n"
 
 
-def test_run_that_ends_its_process_each_time_is_stopped(desk):
+def test_run_that_kills_its_process_each_time_is_stopped(desk):
     (run,) = desk(1)
     post(run)
     for _ in range(4):
@@ -229,7 +229,7 @@ def test_worker_reads_modules_only_in_its_folders(desk, tmp_path):
     assert work("elsewhere", ".", "--once").stdout == f"{run}  refunded\n"
 
 
-def test_two_workers_of_which_one_is_killed_do_every_run_once(desk):
+def test_every_run_is_done_once_even_if_a_worker_is_killed(desk):
     runs, chance = desk(60), random.Random(7)
     post(*runs)
     with worker() as first:
@@ -274,7 +274,7 @@ def off_worker(ahead_ms):
 @pytest.mark.parametrize(
     ("count", "seed"), [(40, 0), *(pytest.param(200, seed, marks=pytest.mark.full) for seed in (1, 2, 3))]
 )
-def test_workers_whose_clocks_are_a_minute_apart_do_every_run_once(desk, count, seed):
+def test_workers_with_clocks_a_minute_apart_do_every_run_once(desk, count, seed):
     """Half of the runs have a message, the others an overdue timer; of three workers one is killed at any time."""
     approved, chance = desk(count // 2), random.Random(seed)
     desk(count - count // 2, wait="1s")
@@ -297,7 +297,7 @@ def test_workers_whose_clocks_are_a_minute_apart_do_every_run_once(desk, count, 
             assert events in (["asked", "approved", "paid"], ["asked", "after 1s"]), run
 
 
-def test_show_says_what_only_the_store_knows(desk):
+def test_show_reports_what_only_the_store_knows(desk):
     (overdue,) = desk(1, wait="1s")
     (posted,) = desk(1)
     post(posted)
@@ -323,7 +323,7 @@ def test_show_says_what_only_the_store_knows(desk):
         )
 
 
-def test_durations_are_told_as_written_and_another_spelling_is_no_other_timer(desk):
+def test_durations_are_shown_as_written_and_respelling_keeps_the_timer(desk):
     (run,) = desk(1, wait="1440m")
     assert "after 1440m" in dsa_says("runs", code=0)
     respelled = Path("refund.md").read_text(encoding="utf-8").replace("1440m", "24h")
@@ -363,7 +363,7 @@ def data_processes(folder: Path) -> list[str]:
 
 
 @pytest.mark.limit(60)
-def test_worker_closes_the_data_of_a_conversation_that_rests(tmp_path: Path):
+def test_worker_closes_the_data_of_a_resting_conversation(tmp_path: Path):
     """A worker answers in many conversations, one after the other, and none of them comes back soon."""
     (tmp_path / "rents.csv").write_text("city,rent\nBern,20\nUri,10\n")
     call = '{"tool_calls": [{"name": "run_sql", "arguments": {"sql": "select max(rent) as r from rents"}}]}'
