@@ -1,4 +1,4 @@
-"""The door's conformance suite: what every implementation of `Runs` promises, through its public names alone."""
+"""The conformance suite of `Runs`: the promises of every implementation, tested through public names alone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -42,7 +42,7 @@ ORDER = """# order
 | drafted | dropped | end.dropped | |
 | drafted | after 24h | end.dropped | |
 """
-#: An effect that answers by itself after a time, and another one that is taken back before.
+#: A sleep that answers by itself after a time, and another one that is cancelled before.
 NAP = """# nap
 
 ## States
@@ -161,7 +161,7 @@ def test_run_whose_start_fails_leaves_nothing_behind(door: Callable[[Test], None
 
 
 def test_invalid_run_id_is_refused(door: Callable[[Test], None]) -> None:
-    """It would name a folder elsewhere, or nobody could type it."""
+    """Such an id would name a folder elsewhere, or could not be typed."""
 
     async def test(desk: Desk) -> None:
         for run_id in ("../up", "last", "a@1", "two\nlines", "a/b", ".hidden", "-r", "n" * 201):

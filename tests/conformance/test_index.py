@@ -48,7 +48,7 @@ def kind_of(name: str, scenario: str) -> str:
 
 
 def findings_in_column(path: Path, kind: str, column: str) -> int:
-    """Count the findings of a mistake whose place lies in a column of a section's tables."""
+    """Count the findings of a mistake that lie in a column of a section's tables."""
     document = read(path.read_text(encoding="utf-8"), path.name)
     spans = []
     for section in document.sections:

@@ -1,4 +1,4 @@
-"""What the machines' README files show is what the commands print; `...` stands for anything."""
+"""README files of machines show what the commands print; `...` stands for any text."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Every run store keeps runs in the same way: one writer, all or nothing, nothing changed on the way, summaries and inboxes."""
+"""Every run store behaves the same: one writer, atomic commits, unchanged data, summaries and inboxes."""
 
 import json
 from copy import copy
@@ -124,7 +124,7 @@ def test_writer_whose_run_was_taken_over_cannot_write(store, journal):
 
 
 def test_writer_interrupted_before_noting_its_commit_does_no_harm(store, journal):
-    """Ctrl-C between the commit and what is remembered of it; then the run is released."""
+    """Ctrl-C comes between the commit and the writer's note of it; then the run is released."""
     interrupted = copy(journal)
     journal.append([said("a")])
     interrupted.release()
@@ -341,7 +341,7 @@ def test_commit_and_the_messages_it_takes_are_all_or_nothing(store, journal):
 def test_message_that_arrives_while_a_run_is_released_makes_it_due(store, journal):
     journal.append([], attrs.evolve(WAITING, due_ms=None))
     assert store.waiting_messages("r1") == ()  # the holder looks, and finds nothing
-    store.post("r1", APPROVAL)  # the sender sees it alive
+    store.post("r1", APPROVAL)  # the sender sees the run held
     assert store.due(0) == ()
     journal.release()
     assert (store.due(0), store.waiting_messages("r1")) == (("r1",), (APPROVAL,))

@@ -1,4 +1,4 @@
-"""`specs/semantics.md` and `specs/table.md` speak of all that there is, and the shipped specs show every row taken."""
+"""Completeness of `specs/semantics.md` and `specs/table.md`, and shipped specs whose scenarios take every row."""
 
 import re
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_scenarios_take_every_row_and_run_as_written(name: str):
     assert [finding.message for finding in report.diagnostics if finding.severity != "info"] == []
 
 
-#: The largest: what `dsa check` says of them, all properties included, stands in a README, which is tested (`test_readmes.py`).
+#: The largest documents: a README shows the results of `dsa check` for them, all properties included, and `test_readmes.py` tests it.
 SHOWN = ("specs/chat", "specs/coding")
 
 

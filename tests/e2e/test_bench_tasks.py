@@ -1,4 +1,4 @@
-"""`make bench-tasks`: the real command, guards and sandbox; the model alone follows a script, or is a server here."""
+"""`make bench-tasks` with the real command, guards and sandbox; only the model is scripted, or a local server."""
 
 import contextlib
 import csv
@@ -49,7 +49,7 @@ def counts_of(report):
 
 
 def counted(rows):
-    """Count the same in the raw data."""
+    """Return the same counts from the raw data."""
     found = {}
     for task, arm in {(row["task"], row["arm"]) for row in rows}:
         ours = [row for row in rows if (row["task"], row["arm"]) == (task, arm)]
@@ -62,7 +62,7 @@ def counted(rows):
 
 
 def stable(rows):
-    """Return the rows without what is measured in seconds."""
+    """Return the rows without times."""
     return sorted(
         tuple((name, cell) for name, cell in row.items() if name not in {"model_s", "guard_s", "calls"}) for row in rows
     )
@@ -209,7 +209,7 @@ REPLY = "Sure.\n```python\ndef factorial(n):\n    return n * factorial(n - 1) if
 
 @pytest.fixture
 def server():
-    """A server that gives one reply, and keeps what it was asked."""
+    """A server that always gives one reply, and records its requests."""
     asked = []
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""`--budget`: a run stops before it spends more, and goes on with a larger one."""
+"""`--budget`: a run stops before it spends more, and continues with a larger budget."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`dsa chat` as it is typed: what it refuses, what it prints for programs, its lines that begin with a slash."""
+"""`dsa chat` as people type it: refusals, output for programs, and lines that begin with a slash."""
 
 import json
 import os
@@ -150,7 +150,7 @@ def test_empty_script_is_reported(chat, tmp_path):
 
 
 SCHEMA = json.loads(files("dsa.cli").joinpath("run.schema.json").read_text(encoding="utf-8"))
-#: Binds the names of the chat machine as we do, but for one guard.
+#: Binds the names of the chat machine as the shipped module does, except for one guard.
 STRICT = """
 from dsa.runtime.content import GuardInterface
 from machines.chat import bindings as ours
@@ -161,7 +161,7 @@ guards = {**ours.guards, "usable": FunctionGuard(object, lambda call: ("failed",
 """
 
 
-#: Writes down each start of Python in the sandbox: it is told to leave out `site`, which no other process of a conversation is.
+#: Records each start of Python in the sandbox, recognized by `-S`, which no other process of a conversation gets.
 STARTS = """
 import sys
 from machines.chat.bindings import effects, guards, spenders
@@ -187,7 +187,7 @@ def test_non_interactive_conversation_without_code_does_not_start_python(chat, t
 
 
 def test_python_starts_while_a_user_types(chat, tmp_path):
-    """At a terminal, where nothing has been typed yet. It shows, too, that the test above would see a start."""
+    """At a terminal, before anything is typed. This also shows that the test above would notice a start."""
     (tmp_path / "starts.py").write_text(STARTS)
     ours, theirs = pty.openpty()
     command = [*DSA, "chat", *TALKS]
@@ -323,7 +323,7 @@ def test_signal_stops_loading_an_endless_view_and_leaves_nothing_behind(tmp_path
         process.kill()
     assert process.returncode == (130 if number == signal.SIGINT else -number), said
     end = time.monotonic() + 60
-    while number != signal.SIGINT and work.parent.exists():  # the process that loads notices that nobody waits for it
+    while number != signal.SIGINT and work.parent.exists():  # the loading process notices that its parent is gone
         assert time.monotonic() < end
         time.sleep(0.01)
     assert not work.parent.exists()

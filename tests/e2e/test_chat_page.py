@@ -1,4 +1,4 @@
-"""The page of a conversation: each call with its badges and reasons, tables, plots and files; and a conversation that goes on in the page."""
+"""The page of a conversation: each call with its badges and reasons, tables, plots and files; and a conversation that continues in the page."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ def page_of(chat, runs_folder):
 
 
 def text_fields_shown(entries):
-    """Return the fields whose texts a page shows, once each has had all hostile texts; none of them may become an element."""
+    """Return the fields whose texts a page shows, after filling each with all hostile texts; none of them may become an element."""
     shown = set()
     for field, changed in texts_by_field(entries, ALL_AT_ONCE):
         view = ChatPage("/runs/x", None)
@@ -142,7 +142,7 @@ def test_call_without_a_result_shows_its_progress(tmp_path):
 
 
 def half_now(text, gate):
-    """Play a model that says half of a text, and the rest when a gate opens."""
+    """Play a model that sends half of a text, and the rest when a gate opens."""
 
     def send(handler, _over):
         handler.send_response(200)
@@ -228,7 +228,7 @@ def test_conversation_can_be_started_in_the_page(tmp_path):
 
 
 def turns_on(page):
-    """Return the names of the turns on a page, and the addresses of the links there."""
+    """Return the names of the turns on a page, and the addresses of its links to earlier turns."""
     names = [values.get("aria-label") or "" for tag, values in page.elements if tag == "section"]
     links = [values["href"] for tag, values in page.elements if tag == "a" and "earlier" in values["href"]]
     return [name for name in names if name.startswith("Turn")], links

@@ -1,4 +1,4 @@
-"""Conversations that are cut off anywhere and go on: in the middle of an answer, of a query, between turns; branched; refused to two at once."""
+"""Conversations that are cut off anywhere and continue: in the middle of an answer, of a query, or between turns; branched; locked against a second process."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ def test_answer_cut_off_by_a_kill_is_requested_again_and_nothing_else_repeats(tm
                 assert [call.status for call in turn.calls] == ["done", "done"]
                 assert chat.state == "resting.completed"
     assert played.faults == []
-    assert len(played.requests) == 4  # one of them twice
+    assert len(played.requests) == 4  # one of them was sent twice
     assert played.requests[at]["messages"] == played.requests[at + 1]["messages"]
 
 
@@ -73,7 +73,7 @@ def test_turn_cancelled_during_an_answer_ends_and_the_conversation_continues(tmp
 
         async def stopped():
             turn = asyncio.ensure_future(chat.say("How many?"))
-            while not begun:  # noqa: ASYNC110  (what it waits for tells nobody)
+            while not begun:  # noqa: ASYNC110  (nothing notifies of it)
                 await asyncio.sleep(0.01)
             chat.cancel()
             return await turn
@@ -84,13 +84,13 @@ def test_turn_cancelled_during_an_answer_ends_and_the_conversation_continues(tmp
 
 
 def test_call_without_a_result_never_reaches_a_provider(tmp_path):
-    """The turn is stopped while Python runs: the next request has a result for the call all the same."""
+    """The turn is cancelled while Python runs: the next request still has a result for the call."""
     player = scripted(sql(), python("import time\ntime.sleep(60)"), Said("I was interrupted."))
     with conversation(tmp_path, player) as (chat, played):
 
         async def stopped():
             turn = asyncio.ensure_future(chat.say("How many?"))
-            while chat.state != "working.analyzing":  # noqa: ASYNC110  (what it waits for tells nobody)
+            while chat.state != "working.analyzing":  # noqa: ASYNC110  (nothing notifies of it)
                 await asyncio.sleep(0.01)
             chat.cancel()
             return await turn

@@ -1,4 +1,4 @@
-"""`dsa code` as it is typed: exit codes, leave that is asked for, runs that are taken up, what is printed for programs."""
+"""`dsa code` as people type it: exit codes, requests for permission, resumed runs, output for programs."""
 
 import json
 import os
@@ -238,7 +238,7 @@ def test_pending_permission_is_shown_by_show_and_send(code):
 
 
 def timeless(text):
-    """Return the lines of a text without how long anything took."""
+    """Return the lines of a text without durations."""
     return re.sub(r"\d+\.\d s", "T s", text).splitlines()
 
 
@@ -284,7 +284,7 @@ def test_runs_of_other_machines_have_no_diff_or_undo(code, tmp_path):
 def test_permission_request_is_shown_in_full_even_after_a_resume(code):
     long = "".join(f"line {number}\n" for number in range(300)) + "the last line\n"
     script = (PLAN, calls(("write_file", {"path": "a.txt", "content": long})), FAILED)
-    for _ in range(2):  # the second time it is taken up
+    for _ in range(2):  # the second time the run is resumed
         done = code("Do it", script=script)
         assert "+the last line" in done.stdout
     told = code("last", "denied", "call it c.txt", command="send")

@@ -1,4 +1,4 @@
-"""Calls that go round in circles, through the real dispatch: ten patterns that end, and legitimate ones that have to pass."""
+"""Calls that repeat in loops, through the real dispatch: patterns that have to end, and legitimate ones that have to pass."""
 
 import io
 import itertools
@@ -16,18 +16,18 @@ PARTS = {f"f{number}.txt": f"{number}\n" for number in range(12)}
 
 
 def again(*said, ids=None):
-    """Play a model that says the same in turn, for ever."""
+    """Play a model that repeats these answers for ever."""
     turns = itertools.cycle(said)
     return lambda _view: next(turns)
 
 
 def guessing(view):
-    """Edit what is not there, another text each time."""
+    """Edit a missing text, a different one each time."""
     return call("edit", path="f1.txt", old=f"no such text {len(view.state['recent_errors'])} {len(view.done)}", new="x")
 
 
 def in_turn(*said):
-    """Play a model that says these, and then that it is done."""
+    """Play a model that gives these answers, and then says that it is done."""
     turns = iter(said)
     return lambda _view: next(turns, complete())
 
@@ -57,10 +57,10 @@ FILES = {
     **PARTS,
 }
 SIX = tuple(f"f{number}.txt" for number in range(6))
-#: By name: what is said again and again, how many calls of tools may have happened when it ends.
+#: By name: the answers that repeat, and how many tool calls have happened when the work ends.
 CIRCLES = {
     "the same file written": (again(write("one\n")), 2),
-    "the same file written, in other words": (
+    "the same file written in different ways": (
         again(
             write("one\n"),
             call("write_file", file="./a.txt", text="one\n"),
@@ -69,13 +69,13 @@ CIRCLES = {
         ),
         2,
     ),
-    "the same call many times at once, under fresh ids": (
+    "the same call many times at once, with new ids": (
         again(Said(calls=(("write_file", {"path": "a.txt", "content": "one\n"}),) * 6)),
         2,
     ),
     "a command that fails": (again(FAILS), 2),
     "a command that succeeds": (again(PASSES), 2),
-    "a command, written in many ways": (
+    "a command written in different ways": (
         again(
             run("python", "passes.py"),
             call("run_cmd", cmd="python passes.py"),
@@ -85,12 +85,12 @@ CIRCLES = {
         2,
     ),
     "a file that is read and stays the same": (again(read("f1.txt")), 2),
-    "two contents written in turn": (again(write("one\n"), write("two\n")), 3),
+    "two contents written alternately": (again(write("one\n"), write("two\n")), 3),
     "three files read in turn": (again(read("f1.txt"), read("f2.txt"), read("f3.txt")), 5),
     "an edit that fails in the same way": (guessing, 3),
     "a write, and a command that changes nothing": (again(write("one\n"), PASSES), 3),
-    "a path that leads out": (again(read("../secret")), 0),
-    "the same files written, in other words": (
+    "a path outside the workspace": (again(read("../secret")), 0),
+    "the same files written in different ways": (
         again(
             write_files(("a.txt", "b.txt")),
             write_files(("./././a.txt", "b.txt")),
@@ -112,11 +112,11 @@ LEGITIMATE = {
     "a file that grows is read again": [
         step for number in range(5) for step in (write("x\n" * number, "log.txt"), read("log.txt"))
     ],
-    "a folder is listed while files come": [
+    "a folder is listed while files are added": [
         step for number in range(5) for step in (write("x\n", f"new{number}.txt"), call("list_dir", path="."))
     ],
     "a file is read in parts": [read("f1.txt", offset=number) for number in range(6)],
-    "a command is tried again after what it lacked is there": [
+    "a command is run again after a missing file is added": [
         run("python", "late.py"), write("print('now')\n", "late.py"), run("python", "late.py"), write("print('then')\n", "late.py"),
         run("python", "late.py"),
     ],
@@ -234,7 +234,7 @@ def test_calls_of_one_answer_are_not_refused_for_errors_the_model_has_not_seen(t
 
 
 def test_repeated_error_is_blocked_but_does_not_end_the_work(tmp_path):
-    """Another program may say why, and so may whatever else looks."""
+    """Another program may show the cause, and so may any other call that only reads."""
     programs = [run("python", name) for name in FAILING]
     with begun(tmp_path, in_turn(*programs, run("ruff", "check", "fails0.py"), FAILS)) as (agent, _):
         work = worked(agent)
@@ -259,7 +259,7 @@ def test_later_subtask_may_read_the_same_file_again(tmp_path):
 
 
 def beside(act):
-    """Let one part do something, and another one look around."""
+    """Let one part act, and another one list the folder."""
 
     def each(view):
         if view.subtask == "list_dir .":
@@ -288,7 +288,7 @@ def test_repeating_calls_of_a_part_end_that_part(tmp_path, name):
     subtasks = [(each.status, each.reason) for each in work.chapters[0].subtasks]
     assert subtasks == [("failed", "its calls repeated without effect"), ("completed", "done")]
     assert agent.state == "escalated"
-    assert sum(work.tools.values()) == most + 1  # the other one's look
+    assert sum(work.tools.values()) == most + 1  # the call of the other part
 
 
 @pytest.mark.parametrize("name", LEGITIMATE)

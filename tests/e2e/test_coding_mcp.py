@@ -1,4 +1,4 @@
-"""A goal with a small real MCP server, started over stdio by the run itself: its tools are judged in the same row as ours."""
+"""A goal with a small real MCP server, started over stdio by the run itself: its tools pass the same guards as the built-in ones."""
 
 import asyncio
 import io
@@ -35,7 +35,7 @@ def servers(env=None, **more):
 
 
 def processes(marker):
-    """Name the processes that were started with a marker."""
+    """Return the ids of the processes that were started with a marker."""
     found = []
     for place in Path("/proc").glob("[0-9]*/environ"):
         try:
@@ -80,7 +80,7 @@ def test_permission_for_server_tools_is_requested_and_remembered_per_tool(tmp_pa
 
 
 def test_arguments_of_server_tools_may_have_any_name(tmp_path):
-    """`timeout_sec` makes another call there, and `path` may be anything."""
+    """For these tools, `timeout_sec` makes a call a different one, and `path` may be anything."""
     more = ("timeout_sec", 1), ("timeout_sec", 2), ("timeout_sec", 3), ("path", "a"), ("path", "./a"), ("path", ["a"]), ("path", 7), ("files", 1)  # fmt: skip
     asked = Said(calls=tuple(("words__lookup", {"key": "dsa", name: value}) for name, value in more))
 
@@ -94,7 +94,7 @@ def test_arguments_of_server_tools_may_have_any_name(tmp_path):
     assert len({each.about.key for each in work.calls[:-1]}) == len(more)
 
 
-#: The modes that would ask for least and for most; each starts a server.
+#: The modes that ask for the least and for the most permissions; each case starts a server.
 MODES = ["full-auto", "read-only", *(pytest.param(mode, marks=pytest.mark.full) for mode in ("auto-edit", "ask"))]
 
 

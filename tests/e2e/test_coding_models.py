@@ -1,4 +1,4 @@
-"""The seed's goals with models that are reached otherwise: Ollama in its own protocol, as the seed has it, and providers through LiteLLM."""
+"""The seed's goals with models over other protocols: Ollama in its own protocol, as the seed has it, and providers through LiteLLM."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ GOALS = {
 }
 
 
-#: LiteLLM takes seconds to begin; what is sent for the smaller goal is sent for the larger one.
+#: LiteLLM takes seconds to load; the requests for the smaller goal are among those for the larger one.
 HELLO_IS_PART_OF_ROCK = pytest.mark.parametrize("name", ["rock", pytest.param("hello", marks=pytest.mark.full)])
 
 WITH_LITELLM = pytest.mark.skipif(find_spec("litellm") is None, reason="the extra `llm` is not installed")
@@ -42,7 +42,7 @@ WITH_LITELLM = pytest.mark.skipif(find_spec("litellm") is None, reason="the extr
 
 @pytest.fixture
 def code(tmp_path, monkeypatch):
-    """Type the command; gives what it has printed for programs."""
+    """Run the command and return its output for programs."""
 
     def run(goal, *arguments, **variables):
         for name, value in variables.items():
@@ -54,7 +54,7 @@ def code(tmp_path, monkeypatch):
     return run
 
 
-#: The package takes longest for what it runs, and its goal is reached with other models in `test_coding_seed.py`.
+#: The package takes longest because of the programs that it runs, and `test_coding_seed.py` tests its goal with other models.
 @pytest.mark.parametrize("name", ["hello", "rock", pytest.param("package", marks=pytest.mark.full)])
 def test_ollama_is_used_when_no_model_is_named(code, name):
     goal, plan, act = GOALS[name]
@@ -68,7 +68,7 @@ def test_ollama_is_used_when_no_model_is_named(code, name):
 
 
 def test_ollama_gets_a_context_window_for_all_that_is_sent(code, tmp_path):
-    """Of a request that is longer than Ollama's own room the beginning would be gone: goal and subtask."""
+    """Ollama would drop the beginning of a request that exceeds its default context: goal and subtask."""
     (tmp_path / "long.txt").write_text("word " * 2_000)
 
     def act(view):
@@ -79,7 +79,9 @@ def test_ollama_gets_a_context_window_for_all_that_is_sent(code, tmp_path):
         told = code("Read it", "--model", played.model)
     longest = max(len(json.dumps(body["messages"])) for body in played.requests)
     assert longest > 4 * DEFAULT_WINDOW
-    assert len({body["options"]["num_ctx"] for body in played.requests}) == 1  # another one has it load the model anew
+    assert (
+        len({body["options"]["num_ctx"] for body in played.requests}) == 1
+    )  # another size would make it reload the model
     assert told["state"] == "goal_complete"
 
 

@@ -1,4 +1,4 @@
-"""Calls with arguments that are JSON and mean nothing to the system: the model is told, and the work goes on."""
+"""Calls with arguments that are valid JSON but useless to the system: the model gets an error, and the work goes on."""
 
 import pytest
 from coders import acting, agent_at, call, complete, tasks, worked
@@ -10,8 +10,8 @@ PLAN = tasks(("Do it", "run_cmd what there is"))
 LONG = "a" * 300
 
 
-def came_of(tmp_path, tool, arguments, spoiled=lambda _agent: None):
-    """Have a model make one call; gives its status, what it was told, and where the work ended."""
+def outcome_of(tmp_path, tool, arguments, spoiled=lambda _agent: None):
+    """Have a model make one call; return its status, its result, and the state in which the work ended."""
 
     def act(view):
         if view.gave("list_dir"):
@@ -35,7 +35,7 @@ def came_of(tmp_path, tool, arguments, spoiled=lambda _agent: None):
     ],
 )  # fmt: skip
 def test_model_sees_what_was_wrong_with_its_call(tmp_path, tool, arguments, status, code, says):
-    found, result, state = came_of(tmp_path, tool, arguments)
+    found, result, state = outcome_of(tmp_path, tool, arguments)
     assert (found, result["error"]["code"], state) == (status, code, "goal_complete"), result
     assert says in result["error"]["message"]
 
@@ -53,7 +53,7 @@ def test_error_while_reading_a_call_is_reported_as_a_fault_of_the_call(tmp_path,
         look = agent.resources.toolbox.look_at
         agent.resources.toolbox.look_at = lambda each: raising(error)() if each.tool.name == "search" else look(each)
 
-    status, result, state = came_of(tmp_path, "search", {"pattern": "x"}, spoiled)
+    status, result, state = outcome_of(tmp_path, "search", {"pattern": "x"}, spoiled)
     assert (status, state) == ("unknown_tool", "goal_complete")
     assert "the call of search cannot be read: " in result["error"]["message"]
     assert "no luck" in result["error"]["message"]

@@ -1,4 +1,4 @@
-"""The page of a coding run: the plan, the calls, and exactly the call that will run, which a person permits or refuses there."""
+"""The page of a coding run: the plan, the calls, and exactly the call that will run, which a person permits or denies there."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ def test_call_is_refused_with_a_reason(asking, tmp_path):
 
 
 def begun_in(folder, *script):
-    """Write a script for the model beside a folder to work in, and return the values of the form."""
+    """Write a script for the model beside a workspace, and return the values of the form."""
     (folder / "work").mkdir()
     (folder / "script.md").write_text("".join(map(block, script)))
     return {"goal": "Do <i>it</i>", "workspace": "work", "model": "scripted:script.md", "mode": "ask"}

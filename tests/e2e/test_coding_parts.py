@@ -1,4 +1,4 @@
-"""Subtasks that are worked at together: parts of a run, each with all guards and bounds, in one folder."""
+"""Subtasks that run in parallel: parts of a run, each with all guards and limits, in one folder."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ GOAL = "Write two files"
 
 
 def independent(*subtasks, then=()):
-    """Return a plan of subtasks that need nothing of one another, and one behind them."""
+    """Return a plan of independent subtasks, and optionally a task after them."""
     plan = tasks(("Both", *subtasks), *((("Then", *then),) if then else ()))
     plan[0]["independent"] = True
     return plan
@@ -49,7 +49,7 @@ def events_of(entries, name):
 
 
 def test_parts_run_at_the_same_time_and_complete_the_goal(tmp_path):
-    """Each part's first answer comes only when both have been asked: one after the other they would wait for ever."""
+    """Each part gets its first answer only when both have asked: one after the other they would wait for ever."""
     both_asked = threading.Barrier(2, timeout=20)
     player = forgetful(BOTH, writing)
 
@@ -113,7 +113,7 @@ def test_part_knows_which_files_were_written_before(tmp_path):
 
 @pytest.mark.parametrize("again", ["each in its own way", "the same"])
 def test_loop_shared_between_parts_is_detected(tmp_path, again):
-    """Three parts that write one file with one content, over and over: what one has done counts for all."""
+    """Three parts write one file with one content, over and over: the calls of one part count for all."""
     plan = independent(*(f"write_file {name}.txt" for name in "abc"))
     done = []
 
@@ -130,13 +130,11 @@ def test_loop_shared_between_parts_is_detected(tmp_path, again):
         reasons = [subtask.reason for subtask in work.chapters[0].subtasks]
     assert agent.state == "escalated"
     assert reasons == ["its calls repeated without effect"] * 3
-    assert len(done) == 6 if again != "the same" else 2 <= len(done) <= 4, (
-        done
-    )  # asked at the same moment, two may pass
+    assert len(done) == 6 if again != "the same" else 2 <= len(done) <= 4, done  # of simultaneous calls, two may pass
 
 
 def test_earlier_calls_count_in_a_part(tmp_path):
-    """The file was written twice before the parts began: theirs is the third time."""
+    """The file was written twice before the parts started: their write is the third."""
     plan = tasks(("First", "write_file a.txt")) + BOTH
     before = iter([call("write_file", path="a.txt", content="a.txt\n")] * 2)
 
@@ -270,7 +268,7 @@ def test_changes_of_parts_count_and_can_be_undone_before_all_finish(tmp_path, th
 
 
 def test_parts_wait_for_their_turn_and_each_gets_the_rounds_of_a_subtask(tmp_path):
-    """Six subtasks, two at a time: none is left, and no more than two are ever asked for at once."""
+    """Six subtasks, two at a time: all are done, and never more than two run at once."""
     names = "abcdef"
     at_once, most = set(), []
 
@@ -294,7 +292,7 @@ def test_parts_wait_for_their_turn_and_each_gets_the_rounds_of_a_subtask(tmp_pat
 
 
 def test_command_run_by_parts_may_run_again_afterwards(tmp_path):
-    """Who comes after has not seen what they saw: to look whether all is well is no circle."""
+    """The later subtask has not seen the results of the parts, so checking again is not a loop."""
     check = {"cmd": ["ruff", "--version"]}
     plan = independent(*["run_cmd ruff --version"] * 3, then=("run_cmd ruff --version",))
 
@@ -351,7 +349,7 @@ def test_parts_continue_after_a_model_error_without_repeating_finished_ones(tmp_
         fails[0] = False
         worked(agent)
         assert agent.state == "goal_complete"
-        assert len(played.requests) == before + 2  # the part that was done is not asked again
+        assert len(played.requests) == before + 2  # the finished part is not asked again
         assert len(events_of(parts_of(tmp_path, agent)[f"{agent.run_id}+1.2"], "again")) == 1
 
 
@@ -363,7 +361,7 @@ pathlib.Path("slow.txt").write_text("slow")
 
 
 def test_two_runs_in_one_folder_are_not_credited_with_each_others_changes(tmp_path):
-    """A command of one run writes at its end; the other run, in a process of its own, writes meanwhile: it waits its turn."""
+    """A command of one run writes at its end; the other run, in a separate process, wants to write meanwhile, and has to wait."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "slow.py").write_text(SLOW)
@@ -391,7 +389,7 @@ def test_two_runs_in_one_folder_are_not_credited_with_each_others_changes(tmp_pa
 
 
 def test_every_part_may_make_the_same_first_calls(tmp_path):
-    """Four parts begin with the same look and the same command, as models do: none goes in circles."""
+    """Four parts start with the same listing and the same command, as models do: none of that is a loop."""
     plan = independent(*(f"write_file {name}.txt" for name in "abcd"))
 
     def act(view):

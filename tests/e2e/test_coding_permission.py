@@ -1,4 +1,4 @@
-"""Leave that a person gives to `dsa code` is for one call, by its place, and for the files that its command names, as they were then."""
+"""A person's permission for `dsa code` covers one call, by its place, and the files of its command as they were at that time."""
 
 import pytest
 from coding_typed import DONE, PLAN, calls, typed_in
@@ -41,7 +41,7 @@ PROGRAMS = "".join(f'[code.commands.programs.{name}]\narguments = "any"\n' for n
 TEST = "def test_it():\n    assert True\n"
 
 
-#: Commands, a file that each one executes without naming it, and the name under which it counts.
+#: Commands, a file that each one executes without naming it, and the name by which that file is listed.
 READ = [
     (["python", "-m", "job"], "job.py", "job.py"),
     (["python", "-s", "-mjob"], "job.py", "job.py"),
@@ -68,11 +68,11 @@ READ = [
     (["npm", "run", "build"], "package.json", "package.json"),
     (["npm", "--prefix", "pack", "run", "build"], "pack/package.json", "pack/package.json"),
 ]  # fmt: skip
-#: One of each way to find files that a program reads by itself; `make test-full` types all commands.
+#: One command for each way to find implicitly read files; `make test-full` runs all commands.
 TYPED = (2, 4, 6, 8, 12, 13, 16, 18, 23)
 
 
-def lay_out_programs(work):
+def write_programs(work):
     for folder in ("pack", "tests/deep"):
         (work / folder).mkdir(parents=True)
     for name in (
@@ -103,7 +103,7 @@ def lay_out_programs(work):
 
 @pytest.mark.parametrize(("command", "swapped", "named"), READ)
 def test_implicitly_read_files_are_among_the_files_of_a_command(tmp_path, command, swapped, named):
-    lay_out_programs(tmp_path)
+    write_programs(tmp_path)
     before = executed_files(command, tmp_path, ".")
     (tmp_path / swapped).write_text(MUTATED)
     after = executed_files(command, tmp_path, ".")
@@ -116,7 +116,7 @@ def test_implicitly_read_files_are_among_the_files_of_a_command(tmp_path, comman
 )
 def test_implicitly_read_files_are_bound_to_the_permission_too(code, tmp_path, command, swapped, named):
     work = tmp_path / "work"
-    lay_out_programs(work)
+    write_programs(work)
     (tmp_path / "dsa.toml").write_text(PROGRAMS)
     assert code("Do it", script=(PLAN, calls(("run_cmd", {"cmd": command})), DONE)).returncode == 3
     (work / swapped).write_text(MUTATED)

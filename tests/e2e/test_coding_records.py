@@ -1,4 +1,4 @@
-"""Odd things of the user where the work is written down for people: named before a model is asked; later they end nothing."""
+"""Obstacles where the work is recorded for people: reported before a model is asked; later they do not end the work."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Work that is cut off anywhere and goes on: killed after any durable entry, and in the middle of a command."""
+"""Work that is cut off anywhere and continues: killed after any durable entry, and in the middle of a command."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from dsa.runs.setup import Options
 from dsa.runtime.ledger import EventEntry, ResultEntry
 from machines.coding.work_session import Agent, unfinished_run
 
-#: How many entries the whole work has, at most; the sample is spread over all kinds of places.
+#: The largest number of entries of the whole work; the sample is spread over all kinds of places.
 MOST = 275
 full = pytest.mark.full
 CUTS = [pytest.param(count, marks=[] if count % 77 == 30 else full) for count in range(1, MOST)]
@@ -30,7 +30,7 @@ CUTS_TOGETHER = [pytest.param(count, marks=[] if count % 50 == 30 else full) for
 
 
 def life(runs, workspace, model, count, which="alone"):
-    """Work in a process of its own, which ends itself after so many entries."""
+    """Work in a separate process, which kills itself after a number of entries."""
     program = Path(coding_chaos.__file__)
     with open_runs(runs) as opened:
         known = [run_id for run_id in opened.ids() if "+" not in run_id]
@@ -39,7 +39,7 @@ def life(runs, workspace, model, count, which="alone"):
 
 
 def judged(runs, workspace, played):
-    """Return what must hold of any such work: it is done, nothing was done twice, every request was sound."""
+    """Check such work: it is done, nothing was done twice, and every request was valid."""
     with open_runs(runs) as opened:
         for run_id in opened.ids():
             entries = opened.stored_run(run_id).entries
@@ -87,7 +87,7 @@ def test_parallel_work_killed_after_any_entry_continues_without_repeating(tmp_pa
 
 
 def test_command_cut_off_by_a_kill_is_reported_and_leaves_nothing_running(tmp_path):
-    """The command has had its effect and has not ended: nobody can know, so it is not run again, and the model looks."""
+    """The command had its effect but did not end. That cannot be known, so it is not run again, and the model looks."""
     runs, workspace = tmp_path / "runs", tmp_path / "workspace"
     workspace.mkdir()
     slow = "import time\nopen('done.txt', 'a').write('1\\n')\ntime.sleep(600)\n"
@@ -120,7 +120,7 @@ def test_command_cut_off_by_a_kill_is_reported_and_leaves_nothing_running(tmp_pa
 
 
 def left_running(marker):
-    """Name the processes whose command line has a marker in it."""
+    """Return the ids of the processes whose command line has a marker in it."""
     found = []
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -169,7 +169,7 @@ def test_blocked_calls_and_the_probe_survive_a_resume(tmp_path):
 
 @pytest.mark.parametrize(("answers", "state"), [(0, "unplanned"), (1, "paused"), (2, "paused")])
 def test_answer_that_breaks_off_pauses_the_work_and_loses_nothing(tmp_path, answers, state):
-    """The connection is at fault, not the model: no plan is replaced, and no round is used up."""
+    """The fault is in the connection, not the model: no plan is replaced, and no round is used up."""
     player = acting(coding_chaos.PLAN, coding_chaos.counting)
     is_broken = [True]
 
@@ -203,7 +203,7 @@ def test_run_budget_pauses_the_work_wherever_it_is_spent(tmp_path, budget):
         work = worked(agent)
         assert agent.state in {"unplanned", "paused"}
         assert "budget" in work.paused_for
-        assert work.transcript.open_ids() == ()  # what an answer has asked for is done
+        assert work.transcript.open_ids() == ()  # all calls of the answer are done
         run_id = agent.run_id
         agent.close()
         with resumed(tmp_path / "runs", run_id, model=played.model, budget=["calls=1000"]) as again:

@@ -1,4 +1,4 @@
-"""The goals of seed 003, with real tools on a real folder: the model derives every turn from what it is sent, and says LOST when something is missing."""
+"""The goals of seed 003, with real tools on a real folder: the model derives every turn from its request, and says LOST when something is missing."""
 
 import json
 import re
@@ -85,7 +85,7 @@ def test_record_described_by_the_seed_is_written_beside_the_work(tmp_path):
 
 @pytest.mark.parametrize("blind_to", ["results", "subtask", "probe"])
 def test_model_reports_what_it_was_not_shown(tmp_path, blind_to, monkeypatch):
-    """The player itself is tested: without results, subtask line or probe it does not cooperate, and the goal is not achieved."""
+    """This tests the player itself: without results, subtask line or probe it does not cooperate, and the goal is not achieved."""
     real = bindings.messages_for
 
     def blinded(work, **more):
@@ -134,7 +134,7 @@ def test_undo_restores_everything_except_what_others_changed(tmp_path):
 
 
 def test_completion_without_a_result_is_questioned_first(tmp_path):
-    """However often one answer says that it is completed; what stood behind the question is answered too."""
+    """This holds however often one answer claims completion; the calls after the questioned one get a result too."""
     done = ("mark_subtask_complete", {"success": True})
     at_once = Said(calls=(done, done, ("write_file", {"path": "a.txt", "content": "x"}), done))
     with agent_at(tmp_path, HELLO, acting(HELLO_PLAN, lambda view: complete() if view.done else at_once)) as (agent, played):  # fmt: skip
@@ -148,7 +148,7 @@ def test_completion_without_a_result_is_questioned_first(tmp_path):
 
 
 def test_strict_provider_is_never_sent_a_name_it_refuses(tmp_path):
-    """Tools that were meant go back under their own names; of others what is left of theirs."""
+    """Recognized tools are sent back under their own names; other names are reduced to the allowed characters."""
     names = ("multi_tool_use.parallel", "", "lis t dir!", "x" * 200_000, "a\nb", "functions.list_dir", "list_dir")
     player = acting(
         HELLO_PLAN, lambda view: complete() if view.done else Said(calls=tuple((each, {}) for each in names))

@@ -1,4 +1,4 @@
-"""What `dsa code` is told to do it with: options, and settings of a file; what of them cannot be used."""
+"""Options and settings files of `dsa code`, and settings that cannot be used."""
 
 import os
 import subprocess
@@ -114,7 +114,7 @@ def test_unusable_arguments_and_settings_are_reported_in_a_sentence(code, tmp_pa
 
 
 def test_settings_in_a_project_file_of_the_workspace_must_be_named(code, tmp_path):
-    """An agent may have written them, and they start programs."""
+    """An agent may have written that file, and its settings start programs."""
     (tmp_path / "work" / "pyproject.toml").write_text('[tool.dsa.code]\nmode = "full-auto"\n')
     (tmp_path / "script.md").write_text("".join(map(block, (PLAN, WRITE, DONE))))
     typed = [*DSA, "code", "Do it", "--model", "scripted:../script.md"]

@@ -1,4 +1,4 @@
-"""What is shown of calls on the screen and in `agent_ledger.log`: time-outs, signals, commits, what servers gave, calls that were not made."""
+"""Calls on the screen and in `agent_ledger.log`: time-outs, signals, commits, results of servers, calls that were not made."""
 
 import io
 import json
@@ -25,7 +25,7 @@ PLAN = tasks(("Do it", "list_dir what there is"))
 
 
 def at_once(*calls, then=()):
-    """Play a model that makes these calls in one answer, then completes, with other calls behind."""
+    """Play a model that makes these calls in one answer, then completes, with further calls after that."""
     answers = iter([Said(calls=calls), Said(calls=(("mark_subtask_complete", {"success": True}), *then))])
     return lambda _view: next(answers)
 
@@ -82,7 +82,7 @@ def test_token_count_continues_after_a_resume(tmp_path):
     before, behind = ([line for line in file.getvalue().splitlines() if line.startswith("round")] for file in files)
     told = [re.sub(r"\d+\.\d s", "T s", line) for line in (*before, *behind)]
     rounds = ["round 1 of 24, T s, 617 tokens so far", *["round 2 of 24, T s, 1,234 tokens so far"] * 2]
-    assert told == rounds  # the round in which the budget was spent is begun again
+    assert told == rounds  # the round in which the budget was spent starts again
 
 
 def test_cost_count_continues_after_a_resume():
@@ -234,7 +234,7 @@ def test_list_of_runs_shows_the_subtask_of_each_part(tmp_path):
 
 
 def test_shortened_result_says_how_much_is_missing_and_how_to_get_it(tmp_path):
-    """Of each tool whose result has an end, as the model is sent it, and where old results make room."""
+    """This holds for each tool with a limit on its result, and for old results that are shortened to make room."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "long.txt").write_text("needle\n" * 20_000)

@@ -1,4 +1,4 @@
-"""The test-first mode: the TDD workflow writes tests, then code until it passes them; what does not pass is never written."""
+"""The test-first mode: the TDD workflow writes tests, then code until it passes them; code that does not pass is never written."""
 
 import json
 import subprocess
@@ -14,14 +14,14 @@ PLAN = tasks(("Write the module", "write_tested mathx.py with mean"))
 TESTS = "```python\nfrom mathx import mean\n\n\ndef test_mean():\n    assert mean([1, 2, 6]) == 3\n```"
 WRONG = "```python\ndef mean(values):\n    return sum(values) / 2\n```"
 RIGHT = "```python\ndef mean(values):\n    return sum(values) / len(values)\n```"
-#: The settings of a workspace: the plugins of pytest that are installed here take longer to load than the tests, so only the layout `beside` has them.
+#: The settings of a workspace: installed pytest plugins take longer to load than the tests, so only the layout `beside` has them.
 NO_PLUGINS = "addopts = '--disable-plugin-autoload'\n"
 BARE = {"pyproject.toml": f"[tool.pytest.ini_options]\n{NO_PLUGINS}"}
 ASKED = call("write_tested", path="mathx.py", tests_path="tests/test_mathx.py", specification="mean(values), the arithmetic mean")  # fmt: skip
 
 
 def workspace_with(tmp_path, files):
-    """Make the workspace with these files, by path; return its folder."""
+    """Create the workspace with these files, by path; return its folder."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     for name, text in files.items():
@@ -31,7 +31,7 @@ def workspace_with(tmp_path, files):
 
 
 def writing(*codes, tests=(TESTS,), asked=ASKED, module="mathx"):
-    """Play a model that writes these when it is asked for tests and for code, and is done when the tool has given a result."""
+    """Play a model that gives these answers to requests for tests and for code, and is done after the result of the tool."""
     left, written = list(codes), list(tests)
 
     def act(view):
@@ -114,7 +114,7 @@ def test_write_tested_tool_exists_only_in_test_first_mode(tmp_path):
     assert "write_tested" not in {tool["function"]["name"] for tool in played.requests[1]["tools"]}
 
 
-# -- where they lie ---------------------------------------------------------------------------------------------------------
+# -- layouts ----------------------------------------------------------------------------------------------------------------
 
 SETTINGS = f"[tool.pytest.ini_options]\npythonpath = ['src']\n{NO_PLUGINS}"
 SIBLING = "def half(value):\n    return value / 2\n"
@@ -131,7 +131,7 @@ def source_of(module, given="[1, 2, 6]", arguments=""):
 
 PLAIN = "def mean(values):\n    return sum(values) / len(values)\n"
 HALVED = "from .sibling import half\n\n\ndef mean(values):\n    return 2 * half(sum(values)) / len(values)\n"
-#: By name: files that are there, where the module goes and by what name it is imported, its code and tests.
+#: By name: existing files, the path of the module, the name by which it is imported, its code and tests.
 LAYOUTS = {
     "beside": ({}, "mathx.py", "mathx", PLAIN, source_of("mathx")),
     "a package with a sibling": (
@@ -147,7 +147,7 @@ LAYOUTS = {
 
 
 def written(tmp_path, files, path, module, code, tests, **config):
-    """Have a module written where files are already; return the agent's work and the result."""
+    """Have a module written into a workspace with files; return the result of the tool."""
     workspace_with(tmp_path, files)
     asked = call("write_tested", path=path, tests_path="tests/test_mathx.py", specification="mean(values)")
     player = writing(*[fenced(code)] * 4, tests=[fenced(tests)] * 4, asked=asked, module=module)
@@ -183,7 +183,7 @@ def test_tests_reported_as_passing_pass_in_the_workspace(tmp_path, name):
 def test_code_that_would_not_pass_in_the_workspace_is_not_written(
     tmp_path, monkeypatch, files, path, module, code, tests, why
 ):
-    monkeypatch.setattr(test_first, "RMAX", 0)  # another answer would not pass either
+    monkeypatch.setattr(test_first, "RMAX", 0)  # retries would not pass either
     result = written(tmp_path, files, path, module, code, tests)
     assert result["error"]["code"] == why
     assert not (tmp_path / "workspace" / path).exists()

@@ -1,4 +1,4 @@
-"""What a run has changed is shown and undone also where a call was cut off, and where nobody would look: real kills, the real program."""
+"""Changes of a run are shown and undone even if a call was cut off, and in hidden places: real kills, the real program."""
 
 import signal
 import subprocess
@@ -13,7 +13,7 @@ from git_workspaces import git, make_submodule, make_work_tree
 from dsa.edge.sandbox.command_sandbox import stop
 from machines.coding.tools.command_runner import alone
 
-#: The program, killed at a point of a call: after what it did to the files, before anything of that is written down.
+#: The program, killed at a point of a call: after it changed files, before any of that is recorded.
 KILLED = """
 import os, signal, sys
 from dsa.cli.main import main
@@ -135,7 +135,7 @@ def test_files_written_by_a_killed_call_are_undone_too(tmp_path, work, where, is
 HIDDEN = [".env", "node_modules/i.js", "env/lib/x.py", "out/made.txt"]
 
 
-#: Each path once, by turns there before or new; the other way in a full run.
+#: Each path once, alternately existing or new; the other case in a full run.
 MADE = [
     pytest.param(was_there, path, marks=[] if place % 2 == was_there else pytest.mark.full)
     for place, path in enumerate(HIDDEN)
@@ -167,7 +167,7 @@ def test_files_the_history_ignores_are_shown_and_undone_if_a_call_names_them(tmp
 
 @pytest.mark.parametrize("make", [make_submodule, make_work_tree])
 def test_workspace_whose_git_entry_is_a_file_works_and_is_undone(tmp_path, make):
-    """A submodule, and a further work tree: git, commands and the history work there, and `.git` stays as it is."""
+    """A submodule, and an additional work tree: git, commands and the history work there, and `.git` is unchanged."""
     work = make(tmp_path)
     folder = str(work.relative_to(tmp_path))
     (work / "make.py").write_text("open('made.txt', 'w').write('x')\nopen('.git', 'a').write('x')\n")
@@ -218,7 +218,7 @@ def test_diff_of_an_active_run_leaves_out_the_running_command(tmp_path, work):
     assert "theirs" in ended(typed(tmp_path, "show", "last", "--diff"))
 
 
-#: The program, with a bound of so many files in a workspace.
+#: The program, with a limit on the number of files in a workspace.
 BOUNDED = "from machines.coding.history import workspace_scan; workspace_scan._MOST = {most}; from dsa.cli.main import main; main()"
 
 

@@ -1,4 +1,4 @@
-"""A conversation, and work on a goal, that grow beyond what the model reads: less is sent, and both go on."""
+"""A conversation, and work on a goal, that outgrow the context of the model: less is sent, and both continue."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ TOO_LONG = Said("prompt is too long: 375083 tokens > 200000 maximum", status=400
 
 
 def within(limit, player):
-    """Play a model that reads so many characters."""
+    """Play a model that accepts requests of at most `limit` characters."""
     return lambda body, number: TOO_LONG if len(json.dumps(body)) > limit else player(body, number)
 
 

@@ -16,7 +16,7 @@ PROGRAM = ROOT / "tests" / "demo_temporal.py"
 
 @pytest.fixture
 def demo(tmp_path: Path):
-    """The demo in a process of its own, with its temporary files in a folder of this test."""
+    """The demo in a separate process, with its temporary files in a folder of this test."""
     if temporal_program() is None:
         pytest.skip(MISSING)
     (tmp_path / "temporary").mkdir()

@@ -16,7 +16,7 @@ from dsa.edge.document_files import load, locate
 
 ROOT = Path(__file__).parents[2]
 MACHINE = locate("dual_state").read_text(encoding="utf-8")
-#: In a process of its own, any attempt to reach a host ends the build.
+#: Ends the build, which is a separate process, at any attempt to reach a host.
 OFFLINE = """
 import socket
 
@@ -30,7 +30,7 @@ ADDRESS = re.compile(r"(?:https?:)?//[\w.-]+")
 
 @pytest.fixture(scope="module", autouse=True)
 def _offline(tmp_path_factory):
-    """Have the plugins installed that pyproject.toml names, and no way out."""
+    """Install the plugins that pyproject.toml names, and block the network."""
     folder = tmp_path_factory.mktemp("installed")
     (folder / "sitecustomize.py").write_text(OFFLINE)
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
@@ -78,7 +78,7 @@ def assert_shows_the_picture_once(html: str) -> None:
 
 
 def cells_of(kind: str, **options: str) -> list[str]:
-    """Return what must be read in a page that shows a block: the rows of its grids."""
+    """Return the texts that a page with a block must contain: the rows of its grids."""
     parts = parts_of(kind, options, CheckedDocument(load("dual_state"), (), check))
     rows = [row for part in parts if isinstance(part, Grid) for row in (part.header, *part.rows)]
     return [" ".join(" ".join(row).split()) for row in rows]
@@ -271,7 +271,7 @@ def test_sphinx_rebuilds_a_page_when_the_machine_of_its_spec_changes(tmp_path):
     for effect in ("escalate_to_user", "call_somebody"):
         write(tmp_path, m_dot_txt=MACHINE.replace("escalate_to_user", effect))
         write(tmp_path, spec_dot_txt=spec.replace("escalate_to_user", effect))
-        os.utime(tmp_path / "spec.txt", (1, 1))  # only the machine is newer than what was built
+        os.utime(tmp_path / "spec.txt", (1, 1))  # only the machine is newer than the built page
         assert build(tmp_path, "sphinx", "-q", ".", "out").returncode == 0
         assert effect in " ".join(svg_texts((tmp_path / "out" / "index.html").read_text(encoding="utf-8")))
 

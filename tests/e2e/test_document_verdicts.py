@@ -1,4 +1,4 @@
-"""What is said of the shipped documents stays what it is: counts, verdicts, proofs, mutants, and what certificates establish."""
+"""The results for shipped documents stay the same: counts, verdicts, proofs, mutants, and what certificates establish."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Runs that outlive their process, with real processes: killed, held, interrupted, looked at, sent what they wait for."""
+"""Runs that outlive their process, with real processes: killed, held, interrupted, shown, and sent the events that they wait for."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from dsa.runtime.ledger import ResultEntry
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 
-#: Writes down each call before it answers; the second one ends the process in the middle, or is interrupted there.
+#: Records each call before it answers; in the second call the process is killed or interrupted.
 MODEL = """
 import os, signal, threading
 from pathlib import Path
@@ -130,7 +130,7 @@ def test_run_held_by_another_process_is_refused_until_taken_over(dsa, tmp_path):
         assert re.search(
             f"{held}.*: that process is alive, and goes on with it; --take takes the run from it", done.stderr
         )
-        done = dsa("send", "last", "more")  # which the other one takes from the run's inbox
+        done = dsa("send", "last", "more")  # the other process takes it from the run's inbox
         assert (done.returncode, "more in paying was refused: invalid_state" in done.stderr) == (1, True)
         assert dsa("resume", "last", "--take").returncode == 3, "what the other one has under way is in doubt now"
         done = dsa("send", "last", "paid", "--answers", "1/2")

@@ -1,4 +1,4 @@
-"""The service of docs/how-to/embed.md under fire: two clients of which one goes away, kill -9 in an effect, another process goes on."""
+"""The service of docs/how-to/embed.md under stress: two clients of which one leaves, kill -9 in an effect, another process that continues."""
 
 import http.client
 import os

@@ -1,4 +1,4 @@
-"""What users' code raises is kept with its traceback, without secrets: in the run's folder, in `dsa show --errors`, with `--log debug`."""
+"""Errors of users' code are stored with their tracebacks, without secrets: in the run's folder, in `dsa show --errors`, with `--log debug`."""
 
 import os
 import subprocess

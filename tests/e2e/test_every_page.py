@@ -8,16 +8,16 @@ from pipe_browser import browser
 from web_gallery import PAGES, axe_faults, typed
 from web_server import LEAVE, web_server
 
-#: The widths and schemes in which pages are looked at, in turn.
+#: The widths and schemes in which pages are checked, alternately.
 TURNS = (1440, False), (380, True)
 ALL = tuple((width, is_dark) for width in (1440, 800, 380) for is_dark in (False, True))
 OPEN_ALL = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
-#: Answers that are not pages are what these pages are about; the browser notes them.
+#: Responses that the pages expect; the browser reports them as errors.
 REFUSALS = ("status of 401", "status of 404", "status of 409")
 
 
 def unnamed(tab) -> list[str]:
-    """Return the controls without a name for those who hear the page, the ids that are there twice, and the levels that headings skip."""
+    """Return the controls without an accessible name, the duplicate ids, and the levels that headings skip."""
     nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
     roles = {"button", "link", "textbox", "combobox", "checkbox", "radio", "image", "region", "DisclosureTriangle"}
     faults = [
@@ -32,7 +32,7 @@ def unnamed(tab) -> list[str]:
 
 
 def faults_at(tab, width, *, is_dark):
-    """Return what is wrong with the page that is shown, with all that can be opened open."""
+    """Return the faults of the page that is shown, with all its details opened."""
     tab.evaluate(OPEN_ALL)
     faults = axe_faults(tab) + unnamed(tab)
     over = tab.evaluate("document.documentElement.scrollWidth") - width
@@ -91,7 +91,7 @@ def test_responses_to_forms_are_accessible(shown):
     shown.tab.visit(shown.server.base + run)
     shown.tab.evaluate(
         "const form = document.querySelector('form[data-keep^=again]'); document.body.append(form)"
-    )  # it stays
+    )  # the form stays
     place = shown.server.page(run).fields("place")[0]
     shown.server.client.post(f"{run}/answer", data={"event": "approved", "place": place})
     shown.tab.press("Send again")

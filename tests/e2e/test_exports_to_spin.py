@@ -1,4 +1,4 @@
-"""Exports opened in SPIN: the same counts, the same verdicts. Where SPIN is not installed the tests skip in words."""
+"""Exports opened in SPIN: the same counts, the same verdicts. Without SPIN the tests are skipped with a reason."""
 
 import families
 import pytest

@@ -1,4 +1,4 @@
-"""Exports opened in Storm: the same counts, odds as closed forms give them. Where Storm is not installed the tests skip in words."""
+"""Exports opened in Storm: the same counts, and odds equal to closed forms. Without Storm the tests are skipped with a reason."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from dsa.targets.prism import prism
 
 
 def storm(text: str, folder: Path, *formulas: str) -> tuple[int, list[float], bool]:
-    """Build a PRISM model; give its states, the formulas' values at the start, and whether nobody chooses."""
+    """Build a PRISM model; return its number of states, the formulas' values at the start, and whether it has no choices."""
     stormpy = pytest.importorskip("stormpy", reason="stormpy is not installed")
     (folder / "model.pm").write_text(text, encoding="utf-8")
     program = stormpy.parse_prism_program(str(folder / "model.pm"))
@@ -67,7 +67,7 @@ def test_storm_agrees_with_the_closed_forms(n, r, p, q, tmp_path):
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_storm_finds_odds_that_change_with_every_retry(n, tmp_path):
-    """Every step begins anew: how often a guard has failed in a row is forgotten when it passes."""
+    """Every step starts again: the number of failures in a row is reset when the guard passes."""
     machine = with_odds(families.ordered(n, 3), (0.5, 0.8, 0.9), 0.02)
     one, reached = 0.0, 1.0
     for passed in (0.5, 0.8, 0.9, 0.9):

@@ -1,4 +1,4 @@
-"""Exports opened in TLC: the same counts, the same verdicts. Where TLC is not installed the tests skip in words."""
+"""Exports opened in TLC: the same counts, the same verdicts. Without TLC the tests are skipped with a reason."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Exports opened in XState, in node: the same answers as `step`, the same counts. Where node is not installed the tests skip in words."""
+"""Exports opened in XState, in node: the same answers as `step`, the same counts. Without node the tests are skipped with a reason."""
 
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def test_xstate_agrees_with_step_on_a_hard_case(tmp_path):
 
 
 def require_xstate_agrees(several: list[tuple[Machine, list[Occurrence]]], folder: Path) -> None:
-    """Walk through machines at their parameters; each answer is what `step` says."""
+    """Walk through machines at their parameters; each answer must be that of `step`."""
     walks: dict[object, tuple[Machine, list[list[Occurrence]]]] = {}
     for machine, occurrences in several:
         key = (machine, *machine.constants.items())

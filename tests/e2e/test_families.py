@@ -1,4 +1,4 @@
-"""Machines of which it is known by other means whether their properties hold: what `check` says of them."""
+"""Machines whose properties are known independently to hold or not, and the verdicts of `check` about them."""
 
 import families
 import pytest
@@ -38,7 +38,7 @@ def test_petersons_lock_fails_when_a_process_sets_last_before_its_level():
 
 
 def _distances_to_two_in_the_critical_section() -> dict[tuple[int, int], int]:
-    """Search by hand, with the plainest engine, for how far the nearest violations are."""
+    """Return the distances of the nearest violations, from a search with the simplest engine."""
     system = ground(closed_system(families.peterson(broken=True)))
     found = search(system, (), SearchLimits(10**6))
     assert found.layers is not None

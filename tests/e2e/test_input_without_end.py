@@ -1,4 +1,4 @@
-"""Answers that do not end, and documents that are too large: how much memory the program takes, and what it says."""
+"""Endless answers and oversized documents: the memory that the program needs, and its messages."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from dsa.lang import MOST_CHARACTERS, loads
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 
-#: The program, which leaves behind what the system says of its memory; `wait4` speaks of the process that it was forked from as well.
+#: The program, which leaves the system's report of its memory; `wait4` would include the process that it was forked from.
 PROGRAM = [
     sys.executable,
     "-c",
@@ -29,7 +29,7 @@ SLUG = """# slug
 
 
 def _run(folder, *arguments):
-    """Run the program; return its code, what it said, and the most memory that it had, in MB."""
+    """Run the program; return its exit code, its output, and its peak memory in MB."""
     done = subprocess.run([*PROGRAM, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=300)
     most_kb = re.search(r"VmHWM:\s+(\d+) kB", (folder / "status.txt").read_text())
     assert most_kb

@@ -1,7 +1,7 @@
 """A guard or generator that raises, hangs, prints 1 GB or returns nonsense: recorded, handled by the table, nothing lost.
 
-Through `dsa run`, the real driver and the ledger on disk. What would stay behind in this process (a loop that never ends, a gigabyte) is
-done in another one.
+These tests use `dsa run`, the real driver and the ledger on disk. Anything that would remain in this process (an endless loop, a gigabyte) is
+done in a separate one.
 """
 
 import json
@@ -62,13 +62,13 @@ NO_ARTIFACT = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An empty folder, and nothing in the environment that looks like a run's."""
+    """An empty current folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def run(text, **options):
-    """Run a machine with the module that is there; return what `--json` prints."""
+    """Run a machine with the module in the folder, if there is one; return the output of `--json`."""
     Path("trial.md").write_text(document(text, **options))
     bound = ["--with", "mine.py"] if Path("mine.py").exists() else []
     done = dsa("run", "trial.md", "write it", "--json", *bound)
@@ -76,8 +76,8 @@ def run(text, **options):
     return json.loads(done.stdout)
 
 
-def kept(told):
-    """Return the run as it is derived again from its ledger, after the program has verified it too."""
+def replayed(told):
+    """Return the run as replayed from its ledger, and the entries, after the program has verified it too."""
     directory = Path(told["directory"])
     verified = dsa("replay", directory.name)
     assert verified.exit_code == 0, verified.output
@@ -86,15 +86,15 @@ def kept(told):
 
 
 def failures(entries, effect):
-    """Return what the ledger has of the failures of an effect."""
+    """Return the failures of an effect in the ledger."""
     payloads = [step["payload"] for entry in results_of(entries, effect) for step in entry.steps]
     return [f"{payload['code']}: {payload['message']}" for payload in payloads if payload.get("error")]
 
 
 def require_handled(told, state, effect, said):
-    """The ledger has it, the row for it was taken, `dsa show` tells it, and it can be derived again."""
+    """Check that the failure is in the ledger, its row was taken, `dsa show` reports it, and the run replays."""
     assert (told["kind"], told["outcome"]) == ("finished", state)
-    again, entries = kept(told)
+    again, entries = replayed(told)
     assert again.configuration.state == state
     (failure,) = failures(entries, effect)
     assert said in failure
@@ -106,7 +106,7 @@ def require_handled(told, state, effect, said):
 
 
 def ways(*tables):
-    """Return each way with what is said of it, in a thread or in place by turns; the other one is tried under `full`."""
+    """Return each way with its message, alternately in a thread or in place; the other case is marked `full`."""
     return [
         pytest.param(way, said, blocks, id=f"{way}-{'blocks' if blocks else 'in place'}", marks=[] if is_tried else [pytest.mark.full])
         for place, (way, said) in enumerate(item for table in tables for item in table.items())
@@ -159,7 +159,7 @@ def test_unusual_text_is_stored_unchanged(folder, role, way, state):
     (folder / "mine.py").write_text(module(role, way))
     told = run(HANDLED)
     assert told["outcome"] == state
-    again, _ = kept(told)
+    again, _ = replayed(told)
     shown = dsa("show", "last").output
     assert "\x1b" not in shown
     assert again.step("g").attempts == 1
@@ -173,19 +173,19 @@ def test_failure_without_a_row_stops_the_run_which_can_be_resumed(folder, way):
     stopped = run(UNHANDLED)
     assert (stopped["kind"], stopped["exit_code"]) == ("stopped", 1)
     assert stopped["failure"]["what"] == "execute_guard"
-    before, _ = kept(stopped)
+    before, _ = replayed(stopped)
     (folder / "mine.py").write_text(module("guard", "fine"))
     told = json.loads(dsa("resume", "last", "--with", "mine.py", "--json").stdout)
     assert (told["kind"], told["outcome"]) == ("finished", "succeeded")
-    again, _ = kept(told)
+    again, _ = replayed(told)
     assert again.step("g").attempts == before.step("g").attempts == 1
 
 
-# -- in another process -----------------------------------------------------------------------------------------------
+# -- in a separate process--------------------------------------------------------------------------------------------
 
 
 def measured(*arguments):
-    """Run the program; return what it printed last as JSON, its exit code, and the most memory that it, or what it waited for, used, in MB."""
+    """Run the program; return its output, its exit code, and the peak memory of it and its children in MB."""
     with Path("told").open("wb") as out, Path("said").open("wb") as err:
         process = subprocess.Popen([*PROGRAM, *arguments], stdout=out, stderr=err)
     _, status, usage = os.wait4(process.pid, 0)
@@ -195,7 +195,7 @@ def measured(*arguments):
 
 @pytest.fixture(scope="module")
 def usual_mb(tmp_path_factory):
-    """What a run takes whose guard and generator do their work."""
+    """The peak memory in MB of a run with a normal guard and generator."""
     home = Path.cwd()
     try:
         os.chdir(tmp_path_factory.mktemp("usual"))
@@ -212,7 +212,7 @@ def test_endless_loop_is_abandoned_and_the_program_ends(folder, role, state):
     (folder / "trial.md").write_text(document(HANDLED, limit="300ms"))
     told, code, _ = measured("run", "trial.md", "x", "--json", "--with", "mine.py")
     assert (code, json.loads(told)["outcome"]) == (0, state)
-    kept(json.loads(told))
+    replayed(json.loads(told))
 
 
 @pytest.mark.parametrize("role", ["guard", "generator"])
@@ -232,7 +232,7 @@ FLOOD = "head -c 268435456 /dev/zero"
 
 
 def run_bounded(script, **options):
-    """Run a machine whose program is a script, a flood in another process; return what `--json` prints, and its memory in MB."""
+    """Run a machine whose program is a script, in a separate process if it floods; return the output of `--json`, and the peak memory in MB."""
     if FLOOD not in script:
         return run(HANDLED, **options), 0
     Path("trial.md").write_text(document(HANDLED, **options))
@@ -245,9 +245,9 @@ GENERATORS = {
     "exits": ("echo not today >&2; exit 3", "sh ended with 3: not today"),
     "is killed": ("kill -KILL $$", "sh was killed by signal 9"),
     "hangs": ("sleep 600 & sleep 600", "sh was stopped after 1 s."),
-    "writes without measure": (FLOOD, "sh wrote more than 1,000,000 bytes."),
-    "complains without measure": (f"{FLOOD} >&2; echo not today >&2; exit 1", "not today"),
-    "writes no text": ("printf '\\377'", "sh wrote text that is not UTF-8 (byte 0)."),
+    "writes without limit": (FLOOD, "sh wrote more than 1,000,000 bytes."),
+    "complains without limit": (f"{FLOOD} >&2; echo not today >&2; exit 1", "not today"),
+    "writes invalid UTF-8": ("printf '\\377'", "sh wrote text that is not UTF-8 (byte 0)."),
     "writes nothing": ("true", "sh wrote nothing."),
 }
 
@@ -282,8 +282,8 @@ GUARDS = {
     "exits": ("echo not today; exit 3", "sh ended with 3.\nnot today"),
     "is killed": ("kill -KILL $$", "sh was killed (SIGKILL)"),
     "hangs": ("sleep 600 & sleep 600", "sh did not end within 1 s."),
-    "prints without measure": (f"{FLOOD}; echo; echo not today; exit 1", "\nnot today"),
-    "complains without measure": (f"({FLOOD}; echo; echo not today) >&2; exit 1", "\nnot today"),
+    "prints without limit": (f"{FLOOD}; echo; echo not today; exit 1", "\nnot today"),
+    "complains without limit": (f"({FLOOD}; echo; echo not today) >&2; exit 1", "\nnot today"),
 }
 
 
@@ -293,7 +293,7 @@ def test_failing_guard_program_rejects_the_text_within_bounds(folder, script, sa
     (folder / "tool.sh").write_text(f"{script}\n")
     options = f"command = sh tool.sh; read = tool.sh; timeout_s = {1 if 'sleep' in script else 60}"
     told, most_mb = run_bounded(script, guard=f"command | {options}")
-    again, _ = kept(told)
+    again, _ = replayed(told)
     assert again.configuration.state == "rejected"
     feedback = list(again.step("g").history)[-1].feedback
     assert said in feedback

@@ -1,4 +1,4 @@
-"""A generator that is a whole machine: its runs have ledgers of their own, and a crash in one of them loses and repeats nothing."""
+"""A generator that is a whole machine: its runs have their own ledgers, and a crash in one of them loses and repeats nothing."""
 
 import json
 import os
@@ -105,7 +105,7 @@ class Folder:
 
     @property
     def runs(self):
-        """Return what is kept: the run, and the parts of it by what stands behind the mark in their ids."""
+        """Return the stored entries: those of the run, and those of its parts by the suffix of their ids."""
         names = sorted(path.name for path in (self.path / ".dsa").glob("*-tale-*"))
         parts = {name.partition(PART_OF)[2]: recorded(self.path / ".dsa", name).entries for name in names}
         return parts.pop(""), parts

@@ -1,4 +1,4 @@
-"""Runs that are watched, with the real program: log lines, and traces at a real collector, over both lives of a run that was killed."""
+"""Observed runs, with the real program: log lines, and traces at a real collector, before and after a run was killed."""
 
 import http.server
 import json
@@ -36,7 +36,7 @@ SCRIPT = "```\ndef add(a, b): return a + b\n```\n"
 
 @pytest.fixture
 def dsa(dsa, tmp_path, monkeypatch):
-    """Run the program with a model and replies, and without variables that name a collector."""
+    """Run the program with a model and replies, without variables that name a collector."""
     for name in [each for each in os.environ if each.startswith("OTEL_")]:
         monkeypatch.delenv(name)
     (tmp_path / "mine.py").write_text(MODEL)
@@ -46,7 +46,7 @@ def dsa(dsa, tmp_path, monkeypatch):
 
 def test_killed_run_and_its_resumption_are_one_trace(dsa, tmp_path):
     with collector() as (collected, address):
-        # what is finished is sent every few milliseconds, so that a kill leaves something
+        # finished spans are sent every few milliseconds, so that some arrive before the kill
         where = {"OTEL_EXPORTER_OTLP_ENDPOINT": address, "OTEL_BSP_SCHEDULE_DELAY": "1", "OTEL_SERVICE_NAME": "katas"}
         assert dsa("run", "dual_state", "--with", "mine.py", **where).returncode == -signal.SIGKILL
         done = dsa("resume", "last", **where)

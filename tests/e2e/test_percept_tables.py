@@ -1,4 +1,4 @@
-"""The percept tables of dual_state, run for real with the real guard; the model alone follows a list of texts."""
+"""The percept tables of dual_state, run with the real guard; only the model follows a list of texts."""
 
 import ast
 
@@ -21,7 +21,7 @@ GOOD, BAD, AWFUL = "def add(a, b):\n    return a + b\n", "def add(a, b):\n    re
 
 
 class NoSystem(GuardInterface):
-    """Fatal for code that imports os; else what the other guard says (table 3.5)."""
+    """A guard that is fatal for code that imports os, and otherwise gives the verdict of the other guard (table 3.5)."""
 
     def __init__(self, guard):
         self.guard = guard

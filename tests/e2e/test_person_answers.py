@@ -1,7 +1,7 @@
-"""What a person answers to an escalation, through `dsa send`, with the process killed in the middle of what follows, and resumed.
+"""Answers of a person to an escalation, through `dsa send`, with the process killed in the middle of the effects that follow, and resumed.
 
-A fatal verdict has escalated the first step of the shipped workflow. Whatever the person says, the process that hears it is killed while it
-does what the answer asks for; another one finishes the run. What generator and guard were asked stands in a file that they sync themselves.
+A fatal verdict has escalated the first step of the shipped workflow. The process that receives the answer is killed while it
+performs the effects of the answer; another one finishes the run. Generator and guard record their calls in a file that they sync themselves.
 """
 
 import json
@@ -21,7 +21,7 @@ from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, RowEntry
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 
-#: Gives texts by step and attempt; one that says `awful` is fatal. Who finds a file `hold` says so and waits to be killed.
+#: Generates texts by step and attempt; a text with `awful` is fatal. A call that finds a file `hold` prints so and waits to be killed.
 MINE = """
 import os, threading
 from pathlib import Path
@@ -69,7 +69,7 @@ effects = {"reply_failure": reply_failure}
 
 
 class World:
-    """A folder with a run that waits for a person, and the program to go on with it."""
+    """A folder with a run that waits for a person, and the program to continue it."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -91,7 +91,7 @@ class World:
         return (self.folder / "called.txt").read_text().splitlines()
 
     def killed_after(self, *arguments):
-        """Send what a person says, and kill the process while it does what follows."""
+        """Send the answer of a person, and kill the process during the effects that follow."""
         (self.folder / "hold").touch()
         with subprocess.Popen([*PROGRAM, *arguments], cwd=self.folder, stdout=subprocess.DEVNULL) as process:
             end = time.monotonic() + 60
@@ -112,7 +112,7 @@ class World:
         return open_artifacts(self.folder / ".dsa", run).get_artifact(artifact_id).content
 
 
-#: Each answer: what is sent, what is done again after the kill, how the run ends, what the first step came to.
+#: Each answer: the sent words, the calls repeated after the kill, the later calls, the outcome of the run, and the text accepted for the first step.
 WRITTEN = "written by hand"
 GOOD_IMPL = ["generate g_impl with (test: {tests}) after ()", "judge good g_impl"]
 ANSWERS = {

@@ -1,4 +1,4 @@
-"""Runs of policies from the command line, with real processes: killed, interrupted, held, and gone on with."""
+"""Runs of policies from the command line, with real processes: killed, interrupted, held, and continued."""
 
 import json
 import re
@@ -14,8 +14,8 @@ from dsa.runtime.ledger import CallEntry, CallResultEntry
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 
-#: The shipped policies, each of which writes down that it is performed before it is; the process ends where KILL says, before or after.
-#: Before it ends it waits once, as a policy does that asks a service.
+#: The shipped policies, each of which records its call before it runs; the process is killed before or after the call that KILL names.
+#: Before that it yields to the event loop once, like a policy that waits for a service.
 COUNTED = """
 import asyncio
 import os
@@ -115,7 +115,7 @@ def test_killed_run_continues_without_repeating_recorded_calls(dsa, tmp_path, wh
     assert re.search("  policy +performing +cut off +search_agent: What is", dsa("runs").stdout, re.MULTILINE)
     told = dsa("show", "last").stdout
     assert f"to do  {policy} 1/1/{path}, which was under way: it is performed again\n" in told
-    (tmp_path / "news" / "news.md").write_text("Python 4 was released.\n")  # what is recorded is not looked up again
+    (tmp_path / "news" / "news.md").write_text("Python 4 was released.\n")  # recorded results are not searched again
 
     done = dsa("resume", "last")
     assert done.returncode == 0, done.stderr
@@ -210,7 +210,7 @@ def test_run_held_by_another_process_is_refused_until_taken_over(dsa, tmp_path):
     assert json.loads(dsa("resume", "last", "--json").stdout)["answer"] == "tea"
 
 
-# -- in the effect of a machine -----------------------------------------------------------------------------------------
+# -- policies in the effect of a machine --------------------------------------------------------------------------------------
 
 MACHINE = """# clerk
 

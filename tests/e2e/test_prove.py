@@ -1,4 +1,4 @@
-"""`dsa prove` as a user runs it: what it prints, what it exits with."""
+"""`dsa prove` as a user runs it: its output and exit codes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A machine in somebody's project: the real pytest finds it, tests it, and says what tests take of it."""
+"""A machine in a user's project: the real pytest collects it, tests it, and reports its coverage."""
 
 import os
 import subprocess
@@ -65,8 +65,10 @@ def project(tmp_path, tmp_path_factory):
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text(text, encoding="utf-8")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {"COLUMNS": "100"}
-        environment["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path_factory.mktemp("temporary"))  # it clears only its own away
-        others = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]  # its plugin imports all of Hypothesis
+        environment["PYTEST_DEBUG_TEMPROOT"] = str(
+            tmp_path_factory.mktemp("temporary")
+        )  # pytest removes only its own old folders
+        others = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]  # the plugin of Hypothesis imports all of it
         command = [sys.executable, "-m", "pytest", "-W", "error", *others, *arguments]
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
@@ -134,7 +136,7 @@ GUARDED = """# guarded
 
 
 def test_faults_are_reported_with_their_lines(project):
-    """Claims that do not hold, errors of a table, and a property that cannot be judged: nobody says how often g passes."""
+    """Claims that do not hold, errors of a table, and a property that cannot be judged because the odds of g are unknown."""
     wrong = CLAIMS.replace("never open and locked", "never locked").replace("| closed", "| open  ")
     files = {
         "door.md": DOOR + wrong,

@@ -1,4 +1,4 @@
-"""Effects whose answers people give: each question has its key as place, answering one leaves the others, and the run holds no process meanwhile."""
+"""Effects that people answer: each question has its key as place, answering one leaves the others open, and no process holds the run meanwhile."""
 
 import asyncio
 import json
@@ -119,7 +119,7 @@ def test_question_is_answered_from_the_command_line_by_its_printed_place(folder)
     assert typed(folder, "send", "last@1", "remind").returncode == 3
     assert (
         typed(folder, "send", "last@1/2", "money_yes", "--data", '{"by": "ann"}').returncode == 3
-    )  # reminding has moved no other question
+    )  # the reminder has changed no other question
     late = typed(folder, "send", "last@1/2", "money_no")
     assert late.returncode == 1
     assert "money_no in legal was refused: late (1/2 is not outstanding)" in late.stderr

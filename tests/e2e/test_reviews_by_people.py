@@ -1,4 +1,4 @@
-"""A guard that asks a person to decide: what people and programs are shown, before the decision and after it."""
+"""A guard that asks a person to decide: the output for people and programs, before and after the decision."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_json_calls_the_verdict_a_review(waiting):
 
 
 def test_table_reads_a_review_as_a_fatal_verdict(waiting):
-    """A review changes what people are shown, and no row."""
+    """A review changes the output for people, but not the row that is taken."""
     entries = [json.loads(line) for line in dsa("show", "last", "--jsonl").output.splitlines()]
     (said,) = [entry for entry in entries if entry["kind"] == "verdict" and entry["attempt"] == 2]
     assert said["judgements"] == [

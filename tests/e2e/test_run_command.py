@@ -1,4 +1,4 @@
-"""`dsa run` and `dsa demo` as people use them; the model alone follows a script."""
+"""`dsa run` and `dsa demo` as people use them; only the model is scripted."""
 
 import json
 import subprocess
@@ -166,7 +166,7 @@ def test_quiet_prints_no_progress(invoke):
     ],
 )
 def test_unusable_arguments_give_a_message_and_exit_code_2(tmp_path, arguments, said):
-    """Through the real program, since it is `main` that turns errors into messages."""
+    """This runs the real program, because `main` turns errors into messages."""
     (tmp_path / "broken.md").write_text("nothing here")
     program = [sys.executable, "-c", "from dsa.cli.main import main; main()", "run", *arguments]
     done = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path, check=False)

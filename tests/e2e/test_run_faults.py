@@ -1,4 +1,4 @@
-"""`dsa run` where the world is unkind: through the real program, since pipes, signals and encodings are its matter."""
+"""`dsa run` with faults of its environment: the real program with pipes, signals and encodings."""
 
 import json
 import os
@@ -76,25 +76,25 @@ def captured(dsa, *arguments, **more):
 
 SCRIPTED = ("--model", "scripted:script.md")
 FAILING = {
-    "no such file": (["nowhere.md"], 2, "unreadable"),
-    "no file at all": ([], 2, "unreadable"),
-    "no number": (["dual_state", "--seed", "x"], 2, "unreadable"),
-    "no such option": (["dual_state", "--sed", "1"], 2, "unreadable"),
+    "missing file": (["nowhere.md"], 2, "unreadable"),
+    "missing file argument": ([], 2, "unreadable"),
+    "invalid number": (["dual_state", "--seed", "x"], 2, "unreadable"),
+    "unknown option": (["dual_state", "--sed", "1"], 2, "unreadable"),
     "outside its domain": (["dual_state", "--param", "rmax=--5"], 2, "unreadable"),
     "too many digits": (["dual_state", "--param", f"rmax={'9' * 5000}"], 2, "unreadable"),
-    "file in the way": (["dual_state", *SCRIPTED, "--runs", "script.md"], 2, "unreadable"),
+    "file in place of a folder": (["dual_state", *SCRIPTED, "--runs", "script.md"], 2, "unreadable"),
     "empty module": (["dual_state", *SCRIPTED, "--with", ""], 2, "unreadable"),
-    "nothing to ask for": (["workflow", *SCRIPTED], 2, "unreadable"),
-    "blank is nothing": (["workflow", " \n", *SCRIPTED], 2, "unreadable"),
-    "takes no specification": (["examples/jugs", "fill them"], 2, "unreadable"),
-    "bytes that are no text": (["dual_state", b"\xff", *SCRIPTED], 2, "unreadable"),
-    "script at its end": (["katas/katas", *SCRIPTED], 1, "stopped"),
-    "no row for it": (["examples/jugs"], 3, "waiting"),
+    "missing specification": (["workflow", *SCRIPTED], 2, "unreadable"),
+    "blank specification": (["workflow", " \n", *SCRIPTED], 2, "unreadable"),
+    "unexpected specification": (["examples/jugs", "fill them"], 2, "unreadable"),
+    "bytes that are not UTF-8": (["dual_state", b"\xff", *SCRIPTED], 2, "unreadable"),
+    "exhausted script": (["katas/katas", *SCRIPTED], 1, "stopped"),
+    "waiting for an event": (["examples/jugs"], 3, "waiting"),
 }
 
 
 @pytest.mark.parametrize(("arguments", "code", "kind"), FAILING.values(), ids=FAILING)
-def test_json_output_is_one_object_even_on_failure(dsa, arguments, code, kind):
+def test_json_output_is_one_object_even_without_a_result(dsa, arguments, code, kind):
     done = captured(dsa, *arguments, "--json")
     told = json.loads(done.stdout)
     assert (done.returncode, told["exit_code"], told["kind"]) == (code, code, kind)
@@ -144,7 +144,7 @@ def test_failure_to_print_is_reported(dsa, tmp_path, arguments, rmax, codes):
 
 
 def test_run_works_without_standard_output(dsa, tmp_path):
-    """A shell closes it: `dsa run ... >&-`."""
+    """A shell closes standard output: `dsa run ... >&-`."""
     (tmp_path / "script.md").write_text(BAD)
     command = ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, "run", "dual_state", "--param", "rmax=0", *SCRIPTED]
     done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, timeout=120)
@@ -160,7 +160,7 @@ def test_run_works_without_standard_output(dsa, tmp_path):
     ids=["chat", "code"],
 )  # fmt: skip
 def test_interactive_commands_work_without_standard_input(tmp_path, arguments, code, told):
-    """A service closes it, as `<&-` does."""
+    """A service closes standard input, as `<&-` does."""
     (tmp_path / "t.csv").write_text("a\n1\n")
     (tmp_path / "script.md").write_text("```\nYes.\n```\n")
     call = {"tool_calls": [{"name": "write_file", "arguments": {"path": "a", "content": "b"}}]}

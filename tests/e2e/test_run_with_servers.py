@@ -1,4 +1,4 @@
-"""`dsa run` with models behind real servers: what was tried, what it took, and what a time limit ends."""
+"""`dsa run` with models behind real servers: retries, tokens and cost, and the effect of a time limit."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ from wire_formats import FORMATS, OPENAI
 from dsa.cli.main import program
 from dsa.runtime.ledger import ArtifactEntry
 
-if find_spec("litellm") is None:  # to import it takes seconds, in each worker
+if find_spec("litellm") is None:  # importing it takes seconds in each worker
     pytest.skip("the extra `llm` is not installed", allow_module_level=True)
 
 GOOD = "```python\ndef add(a, b):\n    return a + b\n```\n"

@@ -1,4 +1,4 @@
-"""Workflows run for real: what is handed on, what a person does, and which step is chosen."""
+"""Real runs of workflows: artifacts that are passed on, actions of a person, and the choice of steps."""
 
 import attrs
 import pytest

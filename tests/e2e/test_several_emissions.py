@@ -1,4 +1,4 @@
-"""Several emissions of one effect in real runs: cut off in the middle, answered in every order, asked of people, and shown by their keys."""
+"""Several emissions of one effect in real runs: cut off in the middle, answered in any order, answered by people, and shown by their keys."""
 
 import asyncio
 import json
@@ -69,7 +69,7 @@ MAP = """# map_reduce
 | waiting  | map_one.failed | not pending                     | broken += 1 | reduce            | reducing |
 | reducing | reduced        |                                 |             |                   | done     |
 """
-#: The documents are mapped once all are asked for, in the ORDER given; the last of them ends the process, once, where KILL says so.
+#: The documents are mapped once all are requested, in the order of ORDER; the document KILL kills the process, once.
 BINDINGS = """
 import asyncio, json, os, signal
 from pathlib import Path
@@ -156,7 +156,7 @@ def entries_of(folder):
 KEYS = {1: "2/1", 2: "3/1", 3: "4/1"}
 
 
-#: How many are asked for, and how many of them are performed at a time.
+#: The number of emissions, and how many of them are performed at a time.
 COUNTED = [(2, ""), (3, "2"), pytest.param(2, "2", marks=pytest.mark.full), pytest.param(3, "", marks=pytest.mark.full)]
 
 

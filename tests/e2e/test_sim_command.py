@@ -1,4 +1,4 @@
-"""`dsa sim` as somebody calls it: what it prints, what a seed tells, when it fails, and that nothing of it depends on who played."""
+"""`dsa sim` as people call it: its output, the story of a seed, its failures, and results that do not depend on the number of workers."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from simulations import ENDLESS, LETTER
 
-#: A machine that circles a number of times, with a property that does not hold at all of them.
+#: A machine that loops a number of times, with a property that does not hold for every number.
 ROUNDS = """# rounds
 ## Parameters
 | parameter | domain | default |

@@ -1,4 +1,4 @@
-"""Runs that sleep, with real processes: killed with -9, taken up by workers, shown, and a part of another run."""
+"""Runs that sleep, with real processes: killed with -9, continued by workers, and shown."""
 
 import asyncio
 import json
@@ -80,7 +80,7 @@ def typed(*words, code=0):
 
 
 def begin():
-    """Begin a run that sleeps, and return its id."""
+    """Start a run that sleeps, and return its id."""
     run = json.loads(typed("run", "remind.md", "--json", code=3))["run"]
     assert json.loads(typed("send", run, "asked", "--wait", "0s", "--json", code=3))["kind"] == "waiting"
     return run

@@ -1,4 +1,4 @@
-"""`dsa draw --format html`: one file that shows what `dsa check` says, and walks where `step` leads, without a server."""
+"""`dsa draw --format html`: one file that shows the results of `dsa check`, and explores the machine as `step` would, without a server."""
 
 import re
 
@@ -24,7 +24,7 @@ def test_page_has_table_verdicts_and_diagram(tmp_path):
     assert "asks < days" in page.text
     assert "Diagram of leave" in [values.get("aria-label") for _, values in page.elements]
     addresses = [values[name] for _, values in page.elements for name in ("href", "src", "action") if name in values]
-    assert all(each.startswith("#") for each in addresses), "nothing leads elsewhere"
+    assert all(each.startswith("#") for each in addresses), "all links stay in the page"
     ids = [values["id"] for _, values in page.elements if "id" in values]
     assert len(ids) == len(set(ids))
 

@@ -1,4 +1,4 @@
-"""Every shape of `tests/streams/` over real HTTP: a server plays it, the client asks for it."""
+"""Every shape of `tests/streams/` over real HTTP, from a server to the client."""
 
 import json
 
@@ -27,7 +27,7 @@ def written(shape):
     return lines(shape.chunks) if shape.file == "ollama" else b": OPENROUTER PROCESSING\n\n" + events(shape.chunks)
 
 
-#: One shape of eight over a connection; each is read without one in `tests/unit/generators/streams/`. What servers refuse is refused here.
+#: One shape of eight over a connection, and all refusals; `tests/unit/generators/streams/` reads each shape without a connection.
 REFUSED = [shape for shape in SHAPES if not shape.chunks or shape.chunks[0].get("error")]
 SAMPLE = {shape.name for shape in [*SHAPES[::8], *REFUSED]}
 
@@ -72,7 +72,7 @@ def test_line_ends_and_blanks_may_vary(shape):
 
 
 def test_answer_without_a_stream_is_read_too():
-    """Servers exist that do not know `stream`."""
+    """Some servers ignore `stream`."""
     call = {"id": "a", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     whole = {
         "id": "1", "object": "chat.completion", "model": "m", "usage": {"prompt_tokens": 1, "completion_tokens": 2},

@@ -1,4 +1,4 @@
-"""Commands with `--runs temporal://..`: a worker in a process of its own, and people who run, look and answer from others."""
+"""Commands with `--runs temporal://..`: a worker in a separate process, and people who run, show and answer from others."""
 
 import asyncio
 import json
@@ -53,13 +53,13 @@ def dsa(folder: Path, where: str, *words: str) -> "subprocess.CompletedProcess[s
 
 
 def runs_order(folder: Path, where: str) -> "subprocess.Popen[str]":
-    """Begin `dsa run` in a process that goes on beside the test."""
+    """Start `dsa run` in a process that runs beside the test."""
     command = [*DSA, "run", "order.md", "--data", "{}", "--runs", where]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def second_line(process: "subprocess.Popen[str]") -> str:
-    """Return what a worker prints after it has said what it does."""
+    """Return the line that a worker prints after its first one."""
     assert process.stdout is not None
     assert process.stdout.readline().startswith("this worker drives the runs of ")
     return process.stdout.readline()
@@ -74,7 +74,7 @@ def test_run_is_worked_on_and_answered_by_different_processes(desk: Path, namesp
         report = json.loads(ran.stdout)
         assert (report["kind"], report["state"], report["waits_for"]) == ("waiting", "drafted", {"approved": "2"})
         assert "waiting in drafted" in second_line(first)  # a worker looks at its runs now and then
-    with worker_process(desk, where):  # the one that performed the effect is gone
+    with worker_process(desk, where):  # the worker that performed the effect is gone
         assert "drafted" in dsa(desk, where, "runs").stdout
         assert "look 1/1 answered found" in dsa(desk, where, "show", "last").stdout
         refused = dsa(desk, where, "send", "last", "question")
@@ -137,7 +137,7 @@ def test_waiting_run_is_printed_once_with_its_deadline(desk: Path, namespaces: I
 
 
 def interrupted(folder: Path, where: str, *, once: Callable[[], bool]) -> "tuple[int, str]":
-    """Start a run, press Ctrl-C once something is so, and return the exit code and what was printed."""
+    """Start a run, press Ctrl-C once a condition is true, and return the exit code and the output."""
     process = runs_order(folder, where)
     until(once)
     process.send_signal(signal.SIGINT)
@@ -200,7 +200,7 @@ def test_faults_of_a_server_are_explained(desk: Path, namespaces: Iterator[str])
 
 
 def test_port_of_another_service_is_recognized_by_any_error() -> None:
-    """What the SDK says of a page's port depends on which side closes the connection first."""
+    """The error of the SDK for the port of a web page depends on which side closes the connection first."""
     if temporal_program() is None:
         pytest.skip(MISSING)
     from temporalio.service import RPCError, RPCStatusCode
@@ -230,7 +230,7 @@ def test_command_without_a_worker_says_so_and_continues_when_one_starts(desk: Pa
         assert first.stdout.readline().startswith(f"this worker drives the runs of {where.removeprefix('temporal://')}")
         text = process.communicate(timeout=60)[0]
         assert "waiting in drafted for: approved" in text
-        assert re.search(r"^totals .* s guards$", text, re.MULTILINE), "the time of the command is not the run's"
+        assert re.search(r"^totals .* s guards$", text, re.MULTILINE), "the report leaves out the time of the command"
 
 
 def test_look_without_a_worker_fails_soon_and_says_what_to_start(
@@ -255,7 +255,7 @@ def test_look_without_a_worker_fails_soon_and_says_what_to_start(
 
 @pytest.mark.limit(100)
 def test_sigterm_while_an_event_waits_for_a_worker_ends_the_command(desk: Path, namespaces: Iterator[str]) -> None:
-    """The data of the event is read by the policy that waits for it, and no worker of the run's queue is there."""
+    """The policy that waits for the event has to read its data, and the run's queue has no worker."""
     where = next(namespaces)
     text = ORDER.replace("| idle | question | looking | look |", "| idle | question | drafted | |")
     text = text.replace("| found | look |", "| found | look |\n| noted | outside |", 1)

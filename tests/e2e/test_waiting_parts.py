@@ -1,4 +1,4 @@
-"""A run that waits for what a part of it waits for: nobody holds either, and what comes for the part goes through the whole."""
+"""A run that waits for the question of its part: no process holds either, and events for the part go through the whole."""
 
 import asyncio
 import json
@@ -338,7 +338,7 @@ def test_part_in_doubt_is_reported_with_its_effect_and_what_to_do(folder):
     told = json.loads(dsa_says(folder, "resume", "last", "--json", code=1))
     why = f"does not know whether query_llm happened: see `dsa show {told['run']}+1.1`"
     assert why in told["failure"]["message"]
-    assert len(called(folder)) == 1, "nobody has said that it may be asked for again"
+    assert len(called(folder)) == 1, "the model is not called again without a decision"
 
 
 KILLED = """
@@ -368,7 +368,7 @@ def test_crash_between_the_end_of_a_part_and_its_whole_loses_nothing(folder):
     done = subprocess.run([sys.executable, "-c", KILLED], cwd=folder, check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL
     stands = {line["run"]: line["kind"] for line in json.loads(dsa_says(folder, "runs", "--json"))}
-    part = f"{told['run']}+1.1"  # what is kept of it may have been written before the whole was to go on
+    part = f"{told['run']}+1.1"  # the stored status of the part may be older than the resumption of the whole
     assert stands in ({told["run"]: "cut off", part: kind} for kind in ("cut off", "finished"))
     dsa_says(folder, "work", "--once")
     assert json.loads(dsa_says(folder, "show", told["run"], "--json"))["state"] == "told_it"

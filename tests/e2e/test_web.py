@@ -1,4 +1,4 @@
-"""The web page over real HTTP: who is let in, what is shown, and what people do there."""
+"""The web page over real HTTP: access, pages, and actions of people."""
 
 import os
 import sqlite3
@@ -480,7 +480,7 @@ def test_reconnected_page_misses_nothing(server):
 
 
 def moments_of(news: dict) -> list[str]:
-    """Return the ids of the moments that an event brings."""
+    """Return the ids of the moments in an event of the stream."""
     return [
         values["id"]
         for tag, values in Outline(news.get("append", {}).get("moments", "")).elements
@@ -501,7 +501,7 @@ def test_pages_miss_nothing_when_a_killed_server_is_started_again(tmp_path):
             first.process.wait(30)
         cookies = {cookie.name: cookie.value for cookie in first.client.cookies.jar}
     sent = [sys.executable, "-m", "dsa", "send", path.rpartition("/")[2], "again", "--runs", str(tmp_path / ".dsa")]
-    assert subprocess.run(sent, check=False, capture_output=True).returncode == 3  # it waits again
+    assert subprocess.run(sent, check=False, capture_output=True).returncode == 3  # the run waits again
     with web_server(tmp_path, "leave.md", port=port) as second:
         second.client.cookies.update(cookies)
         place = second.page(path).fields("place")[0]

@@ -1,4 +1,4 @@
-"""The web page on runs of a Temporal namespace: `dsa web` and `dsa work` in processes of their own, over real HTTP and in Chromium."""
+"""The web page on runs of a Temporal namespace: `dsa web` and `dsa work` in separate processes, over real HTTP and in Chromium."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait

@@ -1,4 +1,4 @@
-"""The story of a person with `dsa web`, read and typed in Chromium: a machine is repaired, a model watched, a question answered, data asked about, a command permitted."""
+"""A user story of `dsa web` in Chromium: a machine is repaired, a model watched, a question answered, data explored, a command permitted."""
 
 from importlib.util import find_spec
 
@@ -38,7 +38,7 @@ JOB = "import sys\nopen('made.txt', 'w').write(sys.argv[1])\n"
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
-    """A server in a folder with the files of the story, and a browser that has opened the printed address."""
+    """A server in a folder with the files of the story, and a browser at the printed address."""
     folder = tmp_path_factory.mktemp("story")
     for name, text in (("leave.md", LEAVE), ("fib.md", FIB), ("bindings.py", CAREFUL), ("sales.csv", SALES)):
         (folder / name).write_text(text)

@@ -1,4 +1,4 @@
-"""Hostile texts over real HTTP: in runs, in every address and every field of a form, and in documents. They stay texts."""
+"""Hostile texts over real HTTP: in runs, in every address and every field of a form, and in documents. They all stay plain text."""
 
 from urllib.parse import quote
 

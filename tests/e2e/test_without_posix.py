@@ -1,4 +1,4 @@
-"""What remains where a system has none of POSIX' own, as on Windows: all that needs no run, and a sentence for the rest."""
+"""Systems without POSIX functions, such as Windows: everything that needs no run works, and the rest gives a clear message."""
 
 import os
 import subprocess
