@@ -449,7 +449,7 @@ def test_json_of_the_work_matches_the_run_schema(code):
     assert "--mode cannot change" in refused["failure"]["message"]
 
 
-def test_module_given_by_with_is_used_also_on_resume(code, tmp_path):
+def test_module_given_by_with_replaces_the_bindings_and_must_exist(code, tmp_path):
     (tmp_path / "strict.py").write_text(
         "from machines.coding import bindings as ours\n"
         "from machines.tool_use.tool_agent import FunctionGuard\n"

@@ -305,7 +305,7 @@ def test_command_run_by_parts_may_run_again_afterwards(tmp_path):
         assert work.tools["run_cmd done"] == 4
 
 
-def test_run_stopped_while_parts_work_is_over_and_cannot_be_resumed(tmp_path):
+def test_run_stopped_while_parts_work_is_cancelled_for_good(tmp_path):
     asked = threading.Event()
 
     def hangs(body, _number):
