@@ -1,4 +1,4 @@
-"""Effects that are cancelled, interrupted, or lost with their worker: an effect hears of it, and the moments on Temporal are those in a folder."""
+"""Effects that are cancelled, interrupted, or lost with their worker: the effect is notified, and the moments on Temporal are those in a folder."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -55,7 +55,7 @@ ORDER = """# order
 
 @attrs.define
 class Desk:
-    """Two effects that take a minute, and hear if they are cancelled. The second time, `look` answers at once."""
+    """Two effects that take a minute, and notice when they are cancelled. The second time, `look` answers at once."""
 
     begun: list[str] = attrs.field(factory=list)
     heard: list[str] = attrs.field(factory=list)
@@ -93,7 +93,7 @@ Test = Callable[[Any, dsa.RunHandle, Desk], Awaitable[None]]
 
 
 def moments(where: str | Path, folder: Path, test: Test, handling: str = "retry", limit: str = "") -> list[Any]:
-    """Return the comparable moments of an order, after what people do."""
+    """Return the comparable moments of an order after the actions of people."""
     document = folder / "order.md"
     document.write_text(ORDER.format(handling=handling, limit=limit))
 
@@ -119,7 +119,7 @@ async def row_cancels(runs: Any, run: dsa.RunHandle, desk: Desk) -> None:
 
 
 async def person_interrupts(runs: Any, run: dsa.RunHandle, desk: Desk) -> None:
-    """An interrupted run stays, and its effects are handled as its table says when somebody resumes it."""
+    """An interrupted run stays, and a resumption handles its effects as its table says."""
     await run.interrupt()
     assert (await run.rest()).kind == "interrupted"
     await desk.hears("look", "price")
@@ -148,7 +148,7 @@ CASES: dict[str, tuple[Test, str, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_cancelled_effects_hear_of_it_and_moments_are_the_same(
+def test_cancelled_effects_are_notified_and_moments_match_those_in_a_folder(
     case: str, tmp_path: Path, namespaces: Iterator[str]
 ) -> None:
     test, handling, limit = CASES[case]
@@ -242,7 +242,7 @@ guards = {"fine": Fine()}
 """
 
 
-def test_guard_that_is_lost_with_its_worker_is_asked_again(tmp_path: Path, namespaces: Iterator[str]) -> None:
+def test_guard_lost_with_its_worker_is_called_again(tmp_path: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     (tmp_path / "judged.md").write_text(JUDGED)
     (tmp_path / "bindings.py").write_text(SLOW_GUARD)
@@ -286,7 +286,7 @@ async def price(action, context):
 
 effects = {"look": look, "price": price}
 """
-#: The same, but the second import of the module takes longer than a worker may be silent. The first one is the client's.
+#: The same, but the second import of the module takes longer than a worker may be silent. The client makes the first one.
 SLOW = f"""import time
 {PATIENT}
 
@@ -302,8 +302,8 @@ async def has_begun(folder: Path, count: int) -> None:
     await until(lambda: (folder / "begun").exists() and (folder / "begun").read_text() == count * "x")
 
 
-def test_run_that_is_taken_performs_its_effect_again_at_once(tmp_path: Path, namespaces: Iterator[str]) -> None:
-    """The worker hears that the effect is cancelled a moment later, and the server has it under way until then. Twice, as impatient people do it."""
+def test_run_taken_over_performs_its_effect_again_at_once(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """The worker learns of the cancellation a moment later; until then the effect is under way for the server. Done twice, as an impatient person would."""
     where = next(namespaces)
     (tmp_path / "order.md").write_text(ORDER.format(handling="retry", limit="60s"))
     (tmp_path / "bindings.py").write_text(PATIENT)
@@ -322,10 +322,10 @@ def test_run_that_is_taken_performs_its_effect_again_at_once(tmp_path: Path, nam
 
 
 @pytest.mark.limit(60)
-def test_worker_that_imports_a_slow_module_is_alive(
+def test_worker_importing_a_slow_module_counts_as_alive(
     tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its other effects go on meanwhile, and that of the module begins once."""
+    """Its other effects go on meanwhile, and the effect of the module starts once."""
     monkeypatch.setattr("dsa.temporal.activity_calls.SILENCE", timedelta(seconds=4))
     where, patient, slow = next(namespaces), tmp_path / "patient", tmp_path / "slow"
 
@@ -355,10 +355,10 @@ def test_worker_that_imports_a_slow_module_is_alive(
 
 
 @pytest.mark.parametrize("by_server", [False, True])
-def test_run_that_is_interrupted_before_anybody_drives_it_is_interrupted(
+def test_run_can_be_interrupted_before_any_worker_drives_it(
     *, by_server: bool, tmp_path: Path, namespaces: Iterator[str]
 ) -> None:
-    """Both wait at the server until a worker comes, which hears of the beginning and of the interruption in the same moment."""
+    """Start and interruption both wait at the server until a worker comes, which receives them at the same moment."""
     from dsa.temporal import payloads
 
     where = next(namespaces)

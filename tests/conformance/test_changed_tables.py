@@ -1,4 +1,4 @@
-"""A run on Temporal whose table changes: it goes on under another one only if somebody says so and its history fits, as in a folder."""
+"""A run on Temporal whose table changes: it continues with another one only on request and only if its history fits, as in a folder."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -50,7 +50,7 @@ ORDER = """# order
 | asked | noted | = | |
 | asked | after 60m | end.dropped | |
 """
-#: Another timer, which is written otherwise, an effect more, and a longer way to the end.
+#: A timer that is written differently, one more effect, and a longer way to the end.
 LONGER = (
     ORDER.replace("| asked | |\n", "| asked | |\n| priced | |\n", 1)
     .replace("| look | ask |\n", "| look | ask |\n| price | |\n")
@@ -60,7 +60,7 @@ LONGER = (
     )
     .replace("after 60m", "after 1h")
 )
-#: The same with one state named otherwise.
+#: The same with one state renamed.
 RENAMED = ORDER.replace("asked", "waiting_for_people")
 BINDINGS = """import asyncio
 from pathlib import Path
@@ -89,7 +89,7 @@ effects = {"look": look, "price": price}
 
 
 def change_to(folder: Path, text: str) -> Callable[[Any], ChangeEntry | None]:
-    """Return what `dsa resume --machine` asks of a run, for a document with this text."""
+    """Return the change that `dsa resume --machine` requests for a document with this text."""
     path = folder / "new.md"
     path.write_text(text)
     return MachineChange("new.md", str(path), text, loads(text, "new.md").at(), {}).entry
@@ -101,7 +101,7 @@ Test = Callable[[Any, dsa.RunHandle, Path], Awaitable[None]]
 def moments(
     where: str | Path, folder: Path, test: Test, most_events: int | None = None, text: str = ORDER
 ) -> list[Any]:
-    """Return the comparable moments of an order, after what people do, as somebody reads them who comes later."""
+    """Return the comparable moments of an order after the actions of people, as a later reader sees them."""
     (folder / "order.md").write_text(text)
     (folder / "bindings.py").write_text(BINDINGS)
 
@@ -130,7 +130,7 @@ async def changes_at_rest(runs: Any, run: dsa.RunHandle, folder: Path) -> None:
 
 
 async def changes_in_doubt(runs: Any, run: dsa.RunHandle, folder: Path) -> None:
-    """What was under way is in doubt after the change, too: it is not performed again unless a person says so."""
+    """An effect that was under way is still in doubt after the change: it is performed again only if a person decides so."""
     (folder / "begun").unlink(missing_ok=True)
     await until((folder / "begun").exists)
     await run.interrupt()
@@ -153,7 +153,7 @@ async def changes_twice(runs: Any, run: dsa.RunHandle, folder: Path) -> None:
 
 
 async def changes_while_a_timer_runs(runs: Any, run: dsa.RunHandle, folder: Path) -> None:
-    """The timer is written otherwise in the new table, and rings as it was armed."""
+    """The timer is written differently in the new table, and fires as it was armed."""
     await run.rest()
     await run.interrupt()
     run = await runs.resume("order", resumption=Resumption(change=change_to(folder, LONGER.replace("1h", "1s"))))
@@ -168,7 +168,7 @@ CASES = {
     "twice": changes_twice,
 }
 
-#: Those that go on in a new execution at the first chance.
+#: Cases that continue in a new execution as soon as possible.
 CONTINUED = [pytest.param(case, 1, marks=[] if case == "twice" else [pytest.mark.full]) for case in CASES]
 
 
@@ -196,7 +196,7 @@ async def is_refused(runs: Any, run: dsa.RunHandle, folder: Path) -> None:
     async def late(_run: Any) -> None:
         await runs.send("order", "noted")
 
-    def slow(_run: Any) -> ChangeEntry | None:  # somebody answers while the change is judged
+    def slow(_run: Any) -> ChangeEntry | None:  # an answer comes while the change is judged
         sender.append(asyncio.ensure_future(late(_run)))
         return judged
 
@@ -222,10 +222,10 @@ async def rest_or_none(run: dsa.RunHandle) -> dsa.Rest | None:
         return None
 
 
-def test_worker_that_reads_the_document_otherwise_leaves_the_run_to_another(
+def test_worker_that_reads_the_document_differently_leaves_the_run_to_another(
     tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a worker of another version would: the run waits, and goes on where a worker reads its document as it was."""
+    """The worker acts like one of another version: the run waits, and continues with a worker that reads its document unchanged."""
     from temporalio.api.enums.v1 import EventType
 
     import dsa.temporal.run_workflow as module

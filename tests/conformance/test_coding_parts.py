@@ -32,7 +32,7 @@ PLAN[0]["independent"] = True
 
 
 class Writer:
-    """A model that writes the file which a subtask names. It answers `b.txt` only when `a.txt` is done, so that there is one order."""
+    """A model that writes the file named by a subtask. It answers for `b.txt` only when `a.txt` is done, so that the order is fixed."""
 
     def __init__(self) -> None:
         self._is_done = threading.Event()
@@ -48,7 +48,7 @@ class Writer:
 
 
 def plain(entries: list[Any]) -> Any:
-    """Return entries as `comparable` does, with one name for the whole, and without times in what parts report, and ids of commits."""
+    """Return entries as `comparable` does, with a fixed name for the whole, and without the times in reports of parts and the ids of commits."""
     text = json.dumps([*comparable(r"\0", entries)])
     text = re.sub(r'"(at_ms|seconds)": [0-9.e-]+', r'"\1": 0', text)
     text = re.sub(r'"(before|after)": "[0-9a-f]{40}"', r'"\1": "ID"', text)
@@ -56,7 +56,7 @@ def plain(entries: list[Any]) -> Any:
 
 
 async def ended(run: dsa.RunHandle) -> dsa.Rest:
-    """Wait until a run is finished; look again when no worker was there to answer for a while."""
+    """Wait until a run is finished; look again if no worker has answered for a while."""
     while True:
         with suppress(StoreError):
             rest = await run.rest()
@@ -96,7 +96,7 @@ def on_both(tmp_path: Path, where: str, act: Callable[[], Any]) -> Iterator[dict
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which the worker of this process keeps its files."""
+    """The folder in which the worker of this process stores its files."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -132,10 +132,8 @@ def test_repeated_changes_count_across_all_parts(folder: Path, namespaces: Itera
 
 @pytest.mark.full
 @pytest.mark.limit(120)
-def test_worker_that_is_killed_while_parts_are_at_work_loses_and_repeats_nothing(
-    folder: Path, namespaces: Iterator[str]
-) -> None:
-    """The next worker finds the parts: each goes on from its own ledger, and `dsa show` knows it."""
+def test_worker_killed_while_parts_run_loses_and_repeats_nothing(folder: Path, namespaces: Iterator[str]) -> None:
+    """The next worker finds the parts: each continues from its own ledger, and `dsa show` lists it."""
     where = f"{next(namespaces)}?queue=desk"
     workspace, written = folder / "work", threading.Event()
     workspace.mkdir()

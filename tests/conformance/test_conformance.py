@@ -1,6 +1,6 @@
-"""Everything in `specs/conformance/`, through every engine: what is written there is what each of them must answer.
+"""Everything in `specs/conformance/`, through every engine: each must give the answers written there.
 
-The comparison here is its own, small, and knows nothing of `dsa.checks`, so that a fault in one of the two shows.
+The comparison here is small and independent of `dsa.checks`, so that a fault in either of them shows.
 """
 
 import json
@@ -77,7 +77,7 @@ def rows_of_tables(name: str) -> Iterator[dict[str, str]]:
 
 
 def occurrence_of(machine: Machine, state: str, percept: ScenarioStep) -> Occurrence:
-    """Fill in what a percept leaves out: a guard not named has passed, a timer is the innermost armed one."""
+    """Fill in the omitted parts of a percept: a guard not named has passed, a timer is the innermost armed one."""
     source, event = None, percept.event
     if event.startswith(TIMER_PREFIX):
         armed = [owner for owner, timer in machine.armed_timers(state) if timer == event]
@@ -87,7 +87,7 @@ def occurrence_of(machine: Machine, state: str, percept: ScenarioStep) -> Occurr
 
 
 def differences(machine: Machine, before: Configuration, percept: ScenarioStep, answer: Taken | Refusal) -> list[str]:
-    """Return in which ways an answer is not what the percept's row of the scenario expects."""
+    """Return the differences between an answer and the row of the scenario for a percept."""
     if isinstance(percept.action, RefusedAction):
         if isinstance(answer, Taken):
             return [f"taken: {answer.transition}"]
@@ -192,7 +192,7 @@ def _is_expression(value: object) -> bool:
 
 @each_row("row", list(rows_of_tables("readings.md")), ids=lambda row: f"{row['column']}-{row['of']}")
 def test_reading(row: dict[str, str]):
-    """What no scenario shows because `step` never reads it: a cell gives this field of its declaration."""
+    """Fields that no scenario shows because `step` never reads them: each cell sets the named field of its declaration."""
     machine = machine_named(row["document"])
     kind, _, place = row["of"].rpartition(" ")
     items = getattr(machine, row["in"])

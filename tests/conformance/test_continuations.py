@@ -1,6 +1,6 @@
-"""A run on Temporal that goes on in new executions of its workflow: nothing is lost, nothing happens twice, and the story stays whole.
+"""A run on Temporal that continues in new executions of its workflow: nothing is lost, nothing happens twice, and the story stays complete.
 
-The histories are cut as early as possible: the run goes on in a new execution whenever nothing is at work.
+The histories are cut as early as possible: the run continues in a new execution whenever nothing is at work.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from dsa.runtime.run import rederive
 from dsa.runtime.run_store import StoreError
 from dsa.runtime.status import next_due_ms
 
-#: What has to go along: effects side by side, in turns and alone, a sleep, a timer, variables, data that a guard uses, notes of people, a budget.
+#: A run with everything that has to be carried over: parallel, alternating and single effects, a sleep, a timer, variables, data for a guard, notes of people, a budget.
 TOUR = """# tour
 
 ## States
@@ -121,7 +121,7 @@ class Tour:
         return []
 
     async def told(self, count: int) -> None:
-        """Wait until a number of `tell` have begun."""
+        """Wait until `tell` has started a number of times."""
         tells = {key for key, effect in self.effects() if effect == "tell"}
         while sum("/".join(key.split("/")[1:3]) in tells for key in self.performed) < count:
             await asyncio.sleep(0.02)
@@ -171,7 +171,7 @@ class Tour:
         return found
 
     async def deletions(self) -> list[str]:
-        """Return the list of the executions of the run that this process has the server delete from now on: it takes minutes to do so."""
+        """Return a list that collects the executions which this process asks the server to delete from now on; the server takes minutes to delete them."""
         client, deleted = await self.runs.link.wait(self.runs.link.client()), list[str]()
         delete = client.workflow_service.delete_workflow_execution
 
@@ -217,7 +217,7 @@ def within(seconds: float, test: Callable[[], Awaitable[None]]) -> None:
 
 
 async def is_whole(tour: Tour) -> None:
-    """Check the story of a tour that asks a person, and all that goes along with it, against its table."""
+    """Check the story of a tour that asks a person, and everything carried over with it, against its table."""
     rest = await tour.asked()
     ledger = rest.run.ledger
     again = rederive(loads(TOUR, "tour.md").at(), ledger)
@@ -234,7 +234,7 @@ async def is_whole(tour: Tour) -> None:
     assert await tour.runs.link.wait(handle.query("counters")) == counters(ledger)
     state = await tour.runs.link.wait(handle.query("state"))
     assert state == {"state": "asked", "values": again.values, "effects": {}, "rests": True}
-    another = tour.runs.store.__class__(tour.runs.link)  # a reader that has seen nothing yet
+    another = tour.runs.store.__class__(tour.runs.link)  # a reader with no earlier state
     assert (await tour.runs.link.wait(another.look_at(tour.run.id))).entries == ledger
 
 
@@ -255,8 +255,8 @@ async def ends(tour: Tour) -> None:
     assert (await tour.run.rest()).outcome == "done"
 
 
-def test_run_goes_on_in_new_executions_while_people_send(tmp_path: Path, namespaces: Iterator[str]) -> None:
-    """Notes come all the time: each is taken once, and each sender hears of it."""
+def test_run_continues_in_new_executions_while_people_send_events(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """Notes arrive all the time: each is taken once, and each sender gets its outcome."""
 
     async def test() -> None:
         async with a_tour(next(namespaces), tmp_path) as tour:
@@ -274,7 +274,7 @@ def test_run_goes_on_in_new_executions_while_people_send(tmp_path: Path, namespa
 
 
 async def crossing(tour: Tour) -> None:
-    """Send notes that go to the next execution with the run, by senders that do not wait for it; then ask for the outcome."""
+    """Send notes that move to the next execution with the run, without waiting for them; then ask for the outcome."""
     client = await tour.runs.link.wait(tour.runs.link.client())
     stage = importlib.import_module("temporalio.client").WorkflowUpdateStage
 
@@ -301,7 +301,7 @@ async def crossing(tour: Tour) -> None:
     assert tour.notes() == [1, 2]
 
 
-def test_event_that_goes_with_the_run_is_taken_once(tmp_path: Path, namespaces: Iterator[str]) -> None:
+def test_event_carried_into_the_next_execution_is_taken_once(tmp_path: Path, namespaces: Iterator[str]) -> None:
     async def test() -> None:
         async with a_tour(next(namespaces), tmp_path, is_held=True) as tour:
             await crossing(tour)
@@ -312,7 +312,7 @@ def test_event_that_goes_with_the_run_is_taken_once(tmp_path: Path, namespaces: 
 
 
 async def spends(tour: Tour) -> None:
-    """Check that the second `tell`, which the next execution begins, is refused."""
+    """Check that the second `tell`, started by the next execution, is refused."""
     while (rest := await tour.run.rest()).kind != "stopped":
         await tour.run.change()
     assert "tell (line 42) failed: its budget is spent: at most 1 call of tell" in str(rest.failure)
@@ -341,11 +341,11 @@ def test_budget_counts_each_try_of_one_execution_once(tmp_path: Path, namespaces
     within(60, test)
 
 
-def test_run_that_went_on_can_be_removed_and_branched(tmp_path: Path, namespaces: Iterator[str]) -> None:
+def test_continued_run_can_be_branched_and_removed(tmp_path: Path, namespaces: Iterator[str]) -> None:
     async def test() -> None:
         async with a_tour(next(namespaces), tmp_path) as tour:
 
-            async def is_listed(*names: str) -> None:  # what a server lists may be a moment old
+            async def is_listed(*names: str) -> None:  # the server's list may be a moment old
                 while [each.run for each in await tour.runs.list()] != [*names]:  # noqa: ASYNC110
                     await asyncio.sleep(0.1)
 
@@ -370,7 +370,7 @@ def test_run_that_went_on_can_be_removed_and_branched(tmp_path: Path, namespaces
     within(60, test)
 
 
-def test_page_of_a_story_that_the_server_has_lost_is_named(namespaces: Iterator[str]) -> None:
+def test_story_page_lost_by_the_server_is_named_in_the_error(namespaces: Iterator[str]) -> None:
     pages_after = importlib.import_module("dsa.temporal.story_pages").pages_after
 
     async def test() -> None:
@@ -386,7 +386,7 @@ def test_page_of_a_story_that_the_server_has_lost_is_named(namespaces: Iterator[
     within(20, test)
 
 
-#: What a continuation must not lose, with a value that stands for its loss. Parts of the run's state have a dot in their names.
+#: The parts that a continuation must not lose, each with a value that simulates its loss. Parts of the run's state have a dot in their names.
 LOSSES: dict[str, Any] = {
     "run.configuration": {"state": "busy", "values": [0, 0], "outstanding": [], "precedence": []},
     "run.seq": 1,
@@ -406,7 +406,7 @@ LOSSES: dict[str, Any] = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("part", LOSSES)
-def test_loss_of_any_part_is_seen(
+def test_loss_of_any_part_of_a_continuation_is_detected(
     part: str, tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checks above find each part of a continuation that is lost on the way."""

@@ -1,4 +1,4 @@
-"""The door's conformance suite: what every implementation of `Runs` promises, through its public names alone."""
+"""The conformance suite of `Runs`: the promises of every implementation, tested through public names alone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -42,7 +42,7 @@ ORDER = """# order
 | drafted | dropped | end.dropped | |
 | drafted | after 24h | end.dropped | |
 """
-#: An effect that answers by itself after a time, and another one that is taken back before.
+#: A sleep that answers by itself after a time, and another one that is cancelled before.
 NAP = """# nap
 
 ## States
@@ -147,7 +147,7 @@ def test_start_returns_before_the_first_effect_ends(door: Callable[[Test], None]
     door(test)
 
 
-def test_nothing_of_a_run_exists_when_its_start_fails(door: Callable[[Test], None]) -> None:
+def test_run_whose_start_fails_leaves_nothing_behind(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         with pytest.raises(BindingError, match="the effect 'look' has no policy"):
             await desk.runs.start(desk.file, {})
@@ -160,8 +160,8 @@ def test_nothing_of_a_run_exists_when_its_start_fails(door: Callable[[Test], Non
     door(test)
 
 
-def test_text_that_cannot_be_an_id_is_refused(door: Callable[[Test], None]) -> None:
-    """It would name a folder elsewhere, or nobody could type it."""
+def test_invalid_run_id_is_refused(door: Callable[[Test], None]) -> None:
+    """Such an id would name a folder elsewhere, or could not be typed."""
 
     async def test(desk: Desk) -> None:
         for run_id in ("../up", "last", "a@1", "two\nlines", "a/b", ".hidden", "-r", "n" * 201):
@@ -188,7 +188,7 @@ def test_moments_are_numbered_end_at_rest_and_can_be_read_again(door: Callable[[
     door(test)
 
 
-def test_a_reader_that_goes_away_stops_no_run(door: Callable[[Test], None]) -> None:
+def test_reader_that_goes_away_does_not_stop_the_run(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         run = await desk.start()
         waiting = asyncio.create_task(run.rest())
@@ -209,7 +209,7 @@ async def _all(moments: AsyncIterator[dsa.Moment]) -> list[dsa.Moment]:
     return [moment async for moment in moments]
 
 
-def test_rest_comes_back_while_a_timer_runs_and_says_what_is_waited_for(door: Callable[[Test], None]) -> None:
+def test_rest_returns_while_a_timer_runs_and_lists_the_awaited_events(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         run = await desk.drafted()
         rest = await run.rest()
@@ -220,7 +220,7 @@ def test_rest_comes_back_while_a_timer_runs_and_says_what_is_waited_for(door: Ca
     door(test)
 
 
-def test_a_sleep_answers_when_its_time_is_over_and_not_when_it_is_cancelled(door: Callable[[Test], None]) -> None:
+def test_sleep_answers_when_its_time_is_over_but_not_when_cancelled(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         file = desk.folder / "nap.md"
         file.write_text(NAP)
@@ -240,7 +240,7 @@ def test_a_sleep_answers_when_its_time_is_over_and_not_when_it_is_cancelled(door
     door(test)
 
 
-def test_what_is_sent_is_taken_or_refused(door: Callable[[Test], None]) -> None:
+def test_sent_event_is_taken_or_refused(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         run = await desk.drafted()
         refused = await desk.runs.send(run.id, "question", {})
@@ -259,7 +259,7 @@ def test_what_is_sent_is_taken_or_refused(door: Callable[[Test], None]) -> None:
     door(test)
 
 
-def test_answer_to_a_question_that_has_passed_is_refused_as_late(door: Callable[[Test], None]) -> None:
+def test_answer_to_a_past_question_is_refused_as_late(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         run = await desk.drafted()
         rest = await run.rest()
@@ -272,7 +272,7 @@ def test_answer_to_a_question_that_has_passed_is_refused_as_late(door: Callable[
     door(test)
 
 
-def test_two_people_who_answer_one_question_are_not_both_taken(door: Callable[[Test], None]) -> None:
+def test_only_one_of_several_simultaneous_answers_is_taken(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         run = await desk.drafted()
         place = (await run.rest()).waits_for["approved"]
@@ -285,7 +285,7 @@ def test_two_people_who_answer_one_question_are_not_both_taken(door: Callable[[T
     door(test)
 
 
-def test_what_cannot_be_sent_is_an_error_and_changes_nothing(door: Callable[[Test], None]) -> None:
+def test_event_that_cannot_be_sent_is_an_error_and_changes_nothing(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         run = await desk.drafted()
         before = len(run.run.ledger)
@@ -300,7 +300,7 @@ def test_what_cannot_be_sent_is_an_error_and_changes_nothing(door: Callable[[Tes
     door(test)
 
 
-def test_an_interrupted_run_is_kept_and_resumed_and_others_go_on(door: Callable[[Test], None]) -> None:
+def test_interrupted_run_can_be_resumed_while_other_runs_go_on(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         run, other = await desk.start(), await desk.start()
         await desk.began.get()
@@ -318,7 +318,7 @@ def test_an_interrupted_run_is_kept_and_resumed_and_others_go_on(door: Callable[
     door(test)
 
 
-def test_a_run_that_is_driven_is_not_taken_up_twice(door: Callable[[Test], None]) -> None:
+def test_driven_run_cannot_be_resumed_a_second_time(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         run = await desk.start()
         with pytest.raises(HeldError):
@@ -330,7 +330,7 @@ def test_a_run_that_is_driven_is_not_taken_up_twice(door: Callable[[Test], None]
 
 
 @pytest.mark.parametrize("door", ["folder", "temporal"], indirect=True)
-def test_closed_runs_say_so_and_may_be_closed_again(door: Callable[[Test], None]) -> None:
+def test_closed_runs_raise_an_error_and_can_be_closed_again(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         await desk.start()
         await desk.runs.close()
@@ -344,7 +344,7 @@ def test_closed_runs_say_so_and_may_be_closed_again(door: Callable[[Test], None]
     door(test)
 
 
-def test_old_handle_goes_on_from_where_another_one_has_got(door: Callable[[Test], None]) -> None:
+def test_old_handle_continues_from_entries_recorded_meanwhile(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         run = await desk.drafted()
         await run.interrupt()
@@ -372,7 +372,7 @@ def test_followers_see_everything_until_the_end(door: Callable[[Test], None]) ->
 
 
 @pytest.mark.parametrize("stopped", [None, asyncio.CancelledError, KeyboardInterrupt, ValueError])
-def test_leaving_lets_go_of_what_is_driven_and_a_person_interrupts_it(
+def test_leaving_releases_driven_runs_and_ctrl_c_or_cancellation_interrupts_them(
     tmp_path: Path, stopped: type[BaseException] | None
 ) -> None:
     async def whole() -> None:
@@ -394,7 +394,7 @@ def test_leaving_lets_go_of_what_is_driven_and_a_person_interrupts_it(
     asyncio.run(asyncio.wait_for(whole(), 30))
 
 
-def test_stopped_run_says_why_and_refuses_what_it_does_not_wait_for(door: Callable[[Test], None]) -> None:
+def test_stopped_run_reports_its_failure_and_refuses_unexpected_events(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         @dsa.answering("found")
         async def look(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
@@ -415,7 +415,7 @@ def test_stopped_run_says_why_and_refuses_what_it_does_not_wait_for(door: Callab
     door(test)
 
 
-def test_list_says_how_runs_stand_and_filters(door: Callable[[Test], None]) -> None:
+def test_list_shows_the_status_of_runs_and_filters_them(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         waiting = await desk.drafted()
         over = await desk.drafted()
@@ -439,7 +439,7 @@ def test_list_says_how_runs_stand_and_filters(door: Callable[[Test], None]) -> N
     door(test)
 
 
-def test_look_says_what_is_new_of_a_run(door: Callable[[Test], None]) -> None:
+def test_look_returns_what_is_new_in_a_run(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         run = await desk.drafted()
         first = await desk.runs.look(run.id)
@@ -457,7 +457,7 @@ def test_look_says_what_is_new_of_a_run(door: Callable[[Test], None]) -> None:
     door(test)
 
 
-def test_removed_run_is_gone_and_its_id_is_not_used_again(door: Callable[[Test], None]) -> None:
+def test_removed_run_is_gone_and_its_id_cannot_be_reused(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         run, other = await desk.drafted(), await desk.drafted()
         with pytest.raises(HeldError):
@@ -475,7 +475,7 @@ def test_removed_run_is_gone_and_its_id_is_not_used_again(door: Callable[[Test],
     door(test)
 
 
-def test_branch_begins_as_the_other_run_did_and_goes_its_own_way(door: Callable[[Test], None]) -> None:
+def test_branch_starts_like_its_original_and_continues_separately(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         run = await desk.drafted()
         length = len(run.run.ledger)
@@ -491,7 +491,7 @@ def test_branch_begins_as_the_other_run_did_and_goes_its_own_way(door: Callable[
     door(test)
 
 
-def test_event_for_a_run_that_another_holds_goes_through_its_inbox(tmp_path: Path) -> None:
+def test_event_for_a_run_held_elsewhere_goes_through_its_inbox(tmp_path: Path) -> None:
     async def whole() -> None:
         async with dsa.open_runs(tmp_path / "runs") as runs, dsa.open_runs(tmp_path / "runs") as others:
             desk = Desk(runs, tmp_path)
@@ -512,7 +512,7 @@ def test_event_for_a_run_that_another_holds_goes_through_its_inbox(tmp_path: Pat
     asyncio.run(asyncio.wait_for(whole(), 30))
 
 
-def test_message_for_a_run_whose_holder_let_go_is_taken_by_its_sender(tmp_path: Path) -> None:
+def test_message_for_a_released_run_is_delivered_by_its_sender(tmp_path: Path) -> None:
     async def whole() -> None:
         bindings = Desk(dsa.open_runs("memory:"), tmp_path).bindings
         async with dsa.open_runs(tmp_path / "runs", bindings=bindings) as others:
@@ -529,7 +529,7 @@ def test_message_for_a_run_whose_holder_let_go_is_taken_by_its_sender(tmp_path: 
     asyncio.run(asyncio.wait_for(whole(), 30))
 
 
-def test_run_in_scripts_needs_no_event_loop(tmp_path: Path) -> None:
+def test_run_works_in_scripts_without_an_event_loop(tmp_path: Path) -> None:
     desk = Desk(dsa.open_runs("memory:"), tmp_path)
 
     @dsa.answering("found")
@@ -546,7 +546,7 @@ def test_run_in_scripts_needs_no_event_loop(tmp_path: Path) -> None:
     asyncio.run(inside())
 
 
-def test_pieces_of_text_come_beside_the_moments(door: Callable[[Test], None]) -> None:
+def test_text_pieces_arrive_alongside_the_moments(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         @dsa.answering("found")
         async def look(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
@@ -572,7 +572,7 @@ async def _all_and_text(run: dsa.RunHandle) -> list[dsa.Moment | dsa.Piece]:
 
 
 @pytest.mark.parametrize("at", [1, 1.0, b"1"])
-def test_a_place_that_is_no_text_is_refused_before_anything_happens(door: Callable[[Test], None], at: object) -> None:
+def test_place_of_another_type_is_refused_before_anything_happens(door: Callable[[Test], None], at: object) -> None:
     async def test(desk: Desk) -> None:
         desk.may_go_on.set()
         run = await desk.start()

@@ -1,4 +1,4 @@
-"""What `dsa check` finds without exploring also stops whatever would run the table."""
+"""Faults that `dsa check` finds without exploring also stop everything that would run the table."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ COMMANDS = {"check": (1, ()), "run": (2, ("Write add",)), "sim": (2, ("--seeds",
 
 @pytest.fixture
 def faulty(tmp_path):
-    """Write the shipped machine with one update more, in the row for a failed guard."""
+    """Write the shipped machine with an additional update in the row for a failed guard."""
     text = (Path(dsa.__file__).parents[1] / "machines" / "dual_state" / "machine.md").read_text(encoding="utf-8")
     sound = "| g.failed and retries < rmax | retries += 1 "
     assert sound in text

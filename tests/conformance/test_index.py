@@ -48,7 +48,7 @@ def kind_of(name: str, scenario: str) -> str:
 
 
 def findings_in_column(path: Path, kind: str, column: str) -> int:
-    """Count the findings of a mistake whose place lies in a column of a section's tables."""
+    """Count the findings of a mistake that lie in a column of a section's tables."""
     document = read(path.read_text(encoding="utf-8"), path.name)
     spans = []
     for section in document.sections:
@@ -84,17 +84,17 @@ def cases(subject: str) -> Counter[str]:
 
 
 @each_row("subject", SUBJECTS)
-def test_two_accepted_and_two_refused_cases(subject: str):
+def test_every_subject_has_two_accepted_and_two_refused_cases(subject: str):
     found = cases(subject)
     assert found["accepted"] >= 2
     assert found["refused"] >= 2
 
 
-def test_the_index_knows_only_rules_and_columns_that_there_are():
+def test_index_lists_exactly_the_existing_rules_and_columns():
     assert {row["shows"] for row in INDEX} == set(SUBJECTS)
 
 
-def test_the_index_says_of_each_scenario_what_it_is():
+def test_index_marks_each_scenario_as_accepted_or_refused():
     wrong = [r for r in INDEX if r["scenario"] and r["kind"] != kind_of(r["document"], r["scenario"])]
     assert not wrong
 

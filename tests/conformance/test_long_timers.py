@@ -39,7 +39,7 @@ ORDER = """# order
 | source | event | target | effects |
 | --- | --- | --- | --- |
 """
-#: The rows of each document, and what happens after 30 days.
+#: The rows of each document, and the event after 30 days.
 ROWS = {
     "a timer": (
         """| idle | question | waiting | look |

@@ -1,6 +1,6 @@
 """Every document in `specs/mistakes/` is reported exactly as its `.txt` says, and every diagnostic code has one.
 
-`UPDATE_GOLDEN=1 pytest tests/conformance/test_mistakes.py` writes the `.txt` files anew; read what it wrote.
+`UPDATE_GOLDEN=1 pytest tests/conformance/test_mistakes.py` rewrites the `.txt` files; review the difference.
 """
 
 import os
@@ -31,14 +31,14 @@ def reported(name: str) -> tuple[Diagnostic, ...]:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_bad_document_is_reported_exactly_so(name: str, monkeypatch):
+def test_faulty_document_gives_exactly_the_expected_report(name: str, monkeypatch):
     monkeypatch.chdir(FOLDER)
     text = "\n".join(finding.render() for finding in reported(name)) + "\n"
     golden = FOLDER / f"{Path(name).stem}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
-    assert text.strip(), "a document without a mistake has no place here"
+    assert text.strip(), "a document without a mistake does not belong here"
 
 
 def test_every_code_has_a_document():

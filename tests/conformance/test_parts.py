@@ -1,4 +1,4 @@
-"""Parts on Temporal: a run that an effect waits for is a child workflow, and both have the same moments as in a folder."""
+"""Parts on Temporal: a run that an effect waits for is a child workflow, and both runs have the same moments as in a folder."""
 
 import asyncio
 import json
@@ -179,7 +179,7 @@ Test = Callable[[Any, dsa.RunHandle], Awaitable[None]]
 
 
 def moments(where: str | Path, document: Path, test: Test, most_events: int | None = None) -> dict[str, Any]:
-    """Return the comparable moments of a tale and its parts, after what people do."""
+    """Return the comparable moments of a tale and its parts after the actions of people."""
 
     async def whole() -> dict[str, Any]:
         async with working(where) as runs:
@@ -206,7 +206,7 @@ async def ends(runs: Any, run: dsa.RunHandle) -> None:
 async def approves(runs: Any, run: dsa.RunHandle) -> None:
     rest = await run.rest()
     assert rest.waits_for == {"approved": "tale+1.1@3", "given_up": "1", "looked": "tale+1.1@3"}
-    await runs.send(run.id, "looked")  # it leaves the part where it is; the whole looks again
+    await runs.send(run.id, "looked")  # the part stays where it is; the whole looks again
     await run.rest()
     await runs.send(run.id, "approved", at=rest.waits_for["approved"])
     rest = await run.rest()
@@ -229,15 +229,15 @@ async def stops(runs: Any, run: dsa.RunHandle) -> None:
     assert (rest.kind, rest.run.configuration.state) == ("finished", "failed")
 
 
-#: How the guard of a part judges, and what people do.
+#: How the guard of a part judges, and the actions of people.
 CASES: dict[str, tuple[str, Test]] = {
-    "it passes": ("passes", ends),
+    "guard passes": ("passes", ends),
     "a person approves": ("asks", approves),
-    "its timer rings": ("asks", waits_too_long),
-    "it fails": ("fails", stops),
+    "timer fires": ("asks", waits_too_long),
+    "guard fails": ("fails", stops),
 }
 
-#: Those that go on in a new execution at the first chance.
+#: Cases that continue in a new execution as soon as possible.
 CONTINUED = [pytest.param(case, 1, marks=[] if case == "a person approves" else [pytest.mark.full]) for case in CASES]
 
 
@@ -267,7 +267,7 @@ async def is_given_up(runs: Any, run: dsa.RunHandle, folder: Path) -> None:
 
 
 def test_cancelled_effect_interrupts_its_part(tmp_path: Path, namespaces: Iterator[str]) -> None:
-    """The part is at work for a minute when its whole goes on without it."""
+    """The part would work for a minute; its whole continues without it."""
     document = tale(tmp_path / "code", "passes")
     for where in (tmp_path / "runs", next(namespaces)):
         tale(tmp_path / "code", "passes")
@@ -280,7 +280,7 @@ def test_cancelled_effect_interrupts_its_part(tmp_path: Path, namespaces: Iterat
         }
 
 
-def test_part_is_a_child_workflow_and_goes_with_its_whole(tmp_path: Path, namespaces: Iterator[str]) -> None:
+def test_part_is_a_child_workflow_and_is_removed_with_its_whole(tmp_path: Path, namespaces: Iterator[str]) -> None:
     where, document = next(namespaces), tale(tmp_path, "asks", chapter=CHAPTER.replace("after 1s", "after 24h"))
 
     async def whole() -> None:
@@ -302,8 +302,8 @@ def test_part_is_a_child_workflow_and_goes_with_its_whole(tmp_path: Path, namesp
     asyncio.run(asyncio.wait_for(whole(), 60))
 
 
-def test_what_a_part_took_is_counted_once(tmp_path: Path, namespaces: Iterator[str]) -> None:
-    """The part ends before its whole looks again, and its model was called once for each chapter."""
+def test_cost_of_a_part_is_counted_once(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """The part ends before its whole looks again, and its model is called once for each chapter."""
     document = tale(tmp_path, "asks", chapter=CHAPTER.replace("after 1s", "after 24h"))
 
     async def whole() -> None:
@@ -359,10 +359,8 @@ def test_question_of_a_part_is_answered_from_another_process(tmp_path: Path, nam
 
 @pytest.mark.full
 @pytest.mark.limit(100)
-def test_worker_that_is_killed_while_a_part_is_at_work_leaves_it_to_the_next(
-    tmp_path: Path, namespaces: Iterator[str]
-) -> None:
-    """The effects of whole and part are both in doubt; the one of the whole finds the part that it had begun."""
+def test_worker_killed_while_a_part_runs_leaves_it_to_the_next(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """The effects of whole and part are both in doubt; the effect of the whole finds the part that it had started."""
     where, document = next(namespaces), tale(tmp_path, "passes")
     (tmp_path / "holds").touch()
 
@@ -389,7 +387,7 @@ def test_worker_that_is_killed_while_a_part_is_at_work_leaves_it_to_the_next(
 
 
 async def is_told(run: dsa.RunHandle) -> None:
-    """Wait until a tale is told; look again when no worker was there to answer for a while."""
+    """Wait until a tale is told; look again if no worker has answered for a while."""
     while True:
         try:
             rest = await run.rest()

@@ -78,7 +78,7 @@ async def history_bytes(runs: Any, run_id: str) -> bytes:
 
 @dsa.answering("made")
 async def make(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
-    """Answer with something long, of which the server must not hear."""
+    """Answer with long data that must not reach the server."""
     text = action.payload["data"]["text"]
     return [dsa.event_step("make", "made", data={"text": text[::-1] + "m" * LONG})]
 
@@ -100,7 +100,7 @@ nothing = {}
 
 
 class Shelf:
-    """A store of each kind: its address, what is in it, and a change of everything in it."""
+    """A store of each kind: its address, its contents, and ways to spoil and to empty it."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind, self.folder = kind, folder / "store"
@@ -143,7 +143,7 @@ class Shelf:
 
 
 @pytest.mark.parametrize("kind", ["folder", "git", "own"])
-def test_long_data_is_in_the_store_and_the_server_has_references(
+def test_long_data_is_in_the_store_and_the_server_has_only_references(
     kind: str, tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "payload_bucket.py").write_text(OWN_STORE)
@@ -187,8 +187,8 @@ async def make_at_length(action: dsa.Action, context: dsa.PolicyContext) -> list
     return [dsa.event_step("make", "made", data={"text": "m" * 2 * LONG})]
 
 
-def test_value_that_is_too_long_for_the_server_is_refused_in_words(tmp_path: Path, namespaces: Iterator[str]) -> None:
-    """Whoever sends it hears so at once, the run goes on, and an effect that returns it fails once."""
+def test_value_too_long_for_the_server_is_refused_with_advice(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """The sender gets the error at once, the run goes on, and an effect that returns such a value fails once."""
     words = r"name a store for what is longer in the address of workers and clients, such as \?store=/FOLDER$"
     path = makes(tmp_path)
     path.write_text(MAKES.replace("| busy | make.failed | | asked |\n", "").replace("made | | asked", "made | | busy"))
@@ -211,8 +211,8 @@ def test_value_that_is_too_long_for_the_server_is_refused_in_words(tmp_path: Pat
     asyncio.run(asyncio.wait_for(test(), 30))
 
 
-def test_run_that_no_worker_can_read_is_one_line_of_the_list(tmp_path: Path, namespaces: Iterator[str]) -> None:
-    """Its payloads are in a store, and the only worker that is left does not name it. The other runs are there as ever."""
+def test_run_that_no_worker_can_read_is_listed_as_damaged(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """Its payloads are in a store that the only remaining worker does not name. The other runs are listed as usual."""
     where = next(namespaces)
     bindings = dsa.Bindings({"make": make})
 
@@ -250,7 +250,7 @@ def test_run_that_no_worker_can_read_is_one_line_of_the_list(tmp_path: Path, nam
         ("python:payload_bucket:nothing", "has no method `put`"),
     ],
 )
-def test_store_that_is_none_is_said_in_words(
+def test_invalid_store_address_is_refused_with_a_reason(
     store: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "payload_bucket.py").write_text(OWN_STORE)
@@ -260,15 +260,17 @@ def test_store_that_is_none_is_said_in_words(
         dsa.open_runs(f"temporal://127.0.0.1:1/default?store={store}")
 
 
-def test_git_store_that_cannot_be_reached_is_said_in_words(tmp_path: Path) -> None:
+def test_unreachable_git_store_is_reported_with_its_address(tmp_path: Path) -> None:
     store = GitStore(str(tmp_path / "nowhere"))
     with pytest.raises(StoreError, match=r"payloads are in .*nowhere: .*does not appear to be a git repository"):
         asyncio.run(store.put("a" * 64, b"content"))
 
 
 @pytest.mark.parametrize("is_pushed_by_another", [True, False])
-def test_refused_push_is_a_fault_unless_the_payload_is_there(*, is_pushed_by_another: bool, tmp_path: Path) -> None:
-    """The hook refuses the push: because another process has pushed the same payload meanwhile, or for a reason of its own."""
+def test_refused_push_is_an_error_unless_the_payload_is_already_there(
+    *, is_pushed_by_another: bool, tmp_path: Path
+) -> None:
+    """The hook refuses the push: because another process has pushed the same payload meanwhile, or for another reason."""
     shelf = Shelf("git", tmp_path)
     hook = shelf.folder / "hooks" / "update"
     hook.parent.mkdir(exist_ok=True)
@@ -285,12 +287,12 @@ def test_refused_push_is_a_fault_unless_the_payload_is_there(*, is_pushed_by_ano
             asyncio.run(GitStore(str(shelf.folder)).put(name, content))
 
 
-def test_processes_that_push_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_simultaneous_pushes_lose_nothing(tmp_path: Path) -> None:
     shelf = Shelf("git", tmp_path)
     contents = [bytes([number]) * 1000 for number in range(6)]
 
     async def push_all() -> None:
-        stores = [GitStore(str(shelf.folder)) for _ in range(3)]  # as many as there are processes
+        stores = [GitStore(str(shelf.folder)) for _ in range(3)]  # one for each process
         names = [sha256(each).hexdigest() for each in contents]
         await asyncio.gather(
             *(store.put(name, each) for store in stores for name, each in zip(names, contents, strict=True))
@@ -378,7 +380,7 @@ class Picky(GuardInterface):
     [(fail_as_a_provider, Picky(fails=False)), (write_secret, Picky(fails=False)), (write_secret, Picky(fails=True))],
     ids=["error of a provider", "text and feedback", "error of a guard"],
 )
-def test_no_secret_of_a_provider_or_a_guard_is_in_any_event_of_the_server(
+def test_no_secret_of_a_provider_or_a_guard_reaches_the_server(
     generate: Any, guard: Any, tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOP_API_KEY", SECRET)
@@ -405,9 +407,7 @@ def test_no_secret_of_a_provider_or_a_guard_is_in_any_event_of_the_server(
                 return b"".join(parts)
 
             events = bytes(await runs.link.wait(everything()))
-            assert (
-                events.count(b"SHOP_API_KEY") >= 3
-            )  # the markers say what was there: in the data, the error, the answer
+            assert events.count(b"SHOP_API_KEY") >= 3  # the markers name the secret: in the data, the error, the answer
             assert SECRET.encode() not in events
 
     asyncio.run(asyncio.wait_for(test(), 60))
@@ -429,7 +429,7 @@ def test_no_secret_leaves_the_process(
             await run.rest()
             history, files = await history_bytes(runs, run.id), on_disk(store)
             assert files
-            assert b"SHOP_API_KEY" in history + b"".join(files.values())  # the marker says what was there
+            assert b"SHOP_API_KEY" in history + b"".join(files.values())  # the marker names the secret
             for content in (history, *files.values()):
                 assert SECRET.encode() not in content
 
@@ -476,10 +476,8 @@ class Fine(GuardInterface):
         return GuardResult(passed=True)
 
 
-def test_run_that_needs_more_than_the_server_takes_at_once_stays_whole(
-    tmp_path: Path, namespaces: Iterator[str]
-) -> None:
-    """It goes on in no new execution, whose beginning would be too long: the task of the workflow would fail for ever, and nobody could read the run."""
+def test_run_too_long_for_a_new_execution_stays_readable(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """It does not continue in a new execution, whose input would be too long: the task of the workflow would fail for ever, and the run could not be read."""
     (tmp_path / "gathers.md").write_text(GATHERS)
 
     async def test() -> None:
@@ -529,8 +527,8 @@ FANS = """# fans
 GUARD = "## Guards\n| guard | judges |\n| --- | --- |\n| fine | made |\n\n"
 
 
-def test_guard_is_not_asked_about_more_than_the_server_takes(tmp_path: Path, namespaces: Iterator[str]) -> None:
-    """Quotes are twice as long in a text of JSON in JSON. The server would refuse the request, and the task of the workflow fail for ever."""
+def test_data_too_long_for_a_guard_request_is_reported(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """Quotes double in length when JSON is nested in JSON. The server would refuse the request, and the task of the workflow would fail for ever."""
     path = tmp_path / "judges.md"
     judged = "| busy | made | fine.passed | | = |\n| busy | made | else | | = |"
     path.write_text(FANS.replace("## Effects", f"{GUARD}## Effects").replace("| busy | made | | | = |", judged))
@@ -559,8 +557,10 @@ JUDGED = """# judged
 
 
 @pytest.mark.parametrize("text", ["x" * 300_000, "\N{GRINNING FACE}" * 60_000], ids=["ASCII", "escaped in JSON"])
-def test_rejected_texts_that_fill_pages_are_read_whole(text: str, tmp_path: Path, namespaces: Iterator[str]) -> None:
-    """A verdict is read with or after its artifact, and an answer is as long as its JSON is."""
+def test_rejected_texts_that_fill_pages_are_read_completely(
+    text: str, tmp_path: Path, namespaces: Iterator[str]
+) -> None:
+    """A verdict is read with or after its artifact, and the length of an answer is that of its JSON."""
     (tmp_path / "judged.md").write_text(JUDGED)
 
     async def test() -> None:
@@ -577,10 +577,8 @@ def test_rejected_texts_that_fill_pages_are_read_whole(text: str, tmp_path: Path
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
-def test_effects_that_begin_at_once_with_long_data_do_not_end_the_workflow(
-    tmp_path: Path, namespaces: Iterator[str]
-) -> None:
-    """The server ends a workflow that asks for more than 4 MB in one task, and the run is gone."""
+def test_simultaneous_effects_with_long_data_do_not_end_the_workflow(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """The server ends a workflow that requests more than 4 MB in one task, and the run would be lost."""
     (tmp_path / "fans.md").write_text(FANS)
     lengths = list[int]()
 
@@ -599,8 +597,8 @@ def test_effects_that_begin_at_once_with_long_data_do_not_end_the_workflow(
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
-def test_long_events_that_come_together_are_all_taken(tmp_path: Path, namespaces: Iterator[str]) -> None:
-    """A server gives ten of them to the worker in one task, and ends the workflow if the worker sends them back in one message of more than 4 MB."""
+def test_long_events_that_arrive_together_are_all_taken(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """The server gives ten of them to the worker in one task, and ends the workflow if the worker returns them in one message of more than 4 MB."""
     (tmp_path / "fans.md").write_text(FANS)
 
     @dsa.answering("made")

@@ -1,4 +1,4 @@
-"""Two people who answer one question of a run on Temporal, from clients of their own: one is taken, the other is refused, and no history has that."""
+"""Two people who answer one question of a run on Temporal from separate clients: one answer is taken, the other is refused and leaves no history."""
 
 import asyncio
 from collections.abc import Iterator
@@ -39,10 +39,10 @@ ORDER = """# order
 
 
 @pytest.mark.parametrize("worker_is_away", [False, True])
-def test_one_of_two_is_refused_with_no_history(
+def test_one_of_two_answers_is_refused_and_leaves_no_history(
     *, worker_is_away: bool, tmp_path: Path, namespaces: Iterator[str]
 ) -> None:
-    """While no worker is there, both answers wait at the server, and come to the next one in the same moment."""
+    """Without a worker, both answers wait at the server, and reach the next worker at the same moment."""
     from temporalio.api.enums.v1 import EventType
     from temporalio.exceptions import ApplicationError
 
@@ -94,10 +94,10 @@ def test_one_of_two_is_refused_with_no_history(
     asyncio.run(asyncio.wait_for(whole(), 60))
 
 
-def test_sender_looks_at_once_at_what_its_event_did(
+def test_sender_sees_the_result_of_its_event_at_once(
     tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A handle looks at its run from time to time, here once an hour. It does not wait for that after an event of its own."""
+    """A handle polls its run from time to time, here once an hour. After an event of its own it does not wait for the next poll."""
     where, document = next(namespaces), tmp_path / "order.md"
     document.write_text(ORDER)
     (tmp_path / "bindings.py").write_text("effects = {}\n")
@@ -117,8 +117,10 @@ def test_sender_looks_at_once_at_what_its_event_did(
     asyncio.run(asyncio.wait_for(whole(), 20))
 
 
-def test_runs_begun_in_loops_of_other_threads_are_let_go_in_order(tmp_path: Path, namespaces: Iterator[str]) -> None:
-    """Those loops are closed when the runs are left."""
+def test_runs_started_in_event_loops_of_other_threads_are_released_cleanly(
+    tmp_path: Path, namespaces: Iterator[str]
+) -> None:
+    """Those loops are already closed when the runs are closed."""
     where, document = next(namespaces), tmp_path / "order.md"
     document.write_text(ORDER)
     (tmp_path / "bindings.py").write_text("effects = {}\n")

@@ -1,4 +1,4 @@
-"""What the machines' README files show is what the commands print; `...` stands for anything."""
+"""README files of machines show what the commands print; `...` stands for any text."""
 
 import re
 import shlex
@@ -36,7 +36,7 @@ def _pattern(shown: str) -> re.Pattern[str]:
 
 
 @pytest.mark.parametrize(("readme", "command", "shown"), COMMANDS)
-def test_a_readme_shows_what_is_printed(readme: Path, command: str, shown: str, tmp_path: Path, monkeypatch):
+def test_readme_shows_what_its_commands_print(readme: Path, command: str, shown: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, _, text in EXAMPLE.findall(readme.read_text(encoding="utf-8")):
         (tmp_path / name).write_text(text + "\n", encoding="utf-8")
@@ -45,16 +45,16 @@ def test_a_readme_shows_what_is_printed(readme: Path, command: str, shown: str, 
     assert _pattern(shown).fullmatch(done.output.strip()), done.output
 
 
-def test_blocks_of_all_pages_are_fresh():
+def test_generated_blocks_of_all_pages_are_up_to_date():
     done = CliRunner().invoke(program, ["docs", "--check", str(ROOT)])
     assert done.exit_code == 0, done.output
 
 
-def test_every_machine_shows_its_diagram():
+def test_every_machine_readme_shows_its_diagram():
     for path in (ROOT / "machines").glob("*/machine.md"):
         assert "<!-- dsa:diagram machine.md -->" in (path.parent / "README.md").read_text(encoding="utf-8")
 
 
-def test_every_machine_folder_with_bindings_has_a_readme_that_shows_something():
+def test_every_machine_folder_has_a_readme_with_a_command():
     shown = {readme for readme, _, _ in _commands()}
     assert shown == {path.parent / "README.md" for path in (ROOT / "machines").glob("*/machine.md")}

@@ -1,4 +1,4 @@
-"""Every run store keeps runs in the same way: one writer, all or nothing, nothing changed on the way, summaries and inboxes."""
+"""Every run store behaves the same: one writer, atomic commits, unchanged data, summaries and inboxes."""
 
 import json
 from copy import copy
@@ -58,7 +58,7 @@ def said(text, number=1):
 # -- entries and their one writer ----------------------------------------------------------------------------------------
 
 
-def test_what_was_appended_is_read(store, journal):
+def test_appended_entries_are_read_back(store, journal):
     journal.append([said("a"), said("b", 2)])
     journal.append([])
     found = store.read("r1")
@@ -67,7 +67,7 @@ def test_what_was_appended_is_read(store, journal):
     assert found.holder is not None
 
 
-def test_runs_are_listed_as_they_were_begun(store):
+def test_runs_are_listed_in_the_order_they_were_started(store):
     for run in ("r2", "r1", "r3"):
         store.create(run, "", [])
     store.hold("r2", take=True)
@@ -75,7 +75,7 @@ def test_runs_are_listed_as_they_were_begun(store):
     assert [each.run for each in store.summaries()] == ["r2", "r1", "r3"]
 
 
-def test_id_is_used_once(store, journal):
+def test_id_can_be_used_only_once(store, journal):
     with pytest.raises(StoreError, match="there is a run of that id already"):
         store.create("r1", "# window", [])
     assert store.read("r1").text == "# door"
@@ -108,7 +108,7 @@ def test_run_has_one_writer(store, journal):
     assert (again.epoch, found.epoch, list(found.entries)) == (2, 2, [FIRST])
 
 
-def test_writer_that_was_taken_over_cannot_write(store, journal):
+def test_writer_whose_run_was_taken_over_cannot_write(store, journal):
     store.post("r1", APPROVAL)
     taker, _ = store.hold("r1", take=True)
     taker.append([said("the taker's")], WAITING)
@@ -123,8 +123,8 @@ def test_writer_that_was_taken_over_cannot_write(store, journal):
         store.hold("r1")
 
 
-def test_writer_interrupted_before_it_knew_of_its_commit_does_no_harm(store, journal):
-    """Ctrl-C between the commit and what is remembered of it; then the run is released."""
+def test_writer_interrupted_before_noting_its_commit_does_no_harm(store, journal):
+    """Ctrl-C comes between the commit and the writer's note of it; then the run is released."""
     interrupted = copy(journal)
     journal.append([said("a")])
     interrupted.release()
@@ -146,7 +146,7 @@ def test_writer_interrupted_before_it_knew_of_its_commit_does_no_harm(store, jou
     ],
     ids=lambda data: str(data)[:40],
 )
-def test_large_and_strange_data_comes_back(store, data):
+def test_large_and_unusual_data_is_read_back_unchanged(store, data):
     journal = store.create("r1", "text with \ud800", [FIRST])
     journal.append([said(data), ResultEntry("1/1", ({"payload": data},))])
     store.post("r1", InboxMessage("m1", "told", data=data))
@@ -159,7 +159,7 @@ def test_large_and_strange_data_comes_back(store, data):
 # -- reading on ------------------------------------------------------------------------------------------------------------
 
 
-def test_entries_are_read_from_any_position(store, journal):
+def test_entries_can_be_read_from_any_position(store, journal):
     for number in range(0, 9, 3):
         journal.append([said("a", number), said("long " * 2_000, number + 1), said("c", number + 2)])
     whole = tuple(store.read("r1").entries)
@@ -169,12 +169,12 @@ def test_entries_are_read_from_any_position(store, journal):
     assert store.read_after("r1", -1) == whole
 
 
-def test_nothing_is_read_after_the_start_of_an_empty_run(store):
+def test_empty_run_has_no_entries_to_read(store):
     store.create("r1", "# door", [])
     assert (store.read_after("r1", 0), store.version("r1"), store.summary("r1").entries) == ((), 0, 0)
 
 
-def test_version_counts_entries_whoever_writes(store, journal):
+def test_version_counts_entries_of_all_writers(store, journal):
     seen = [store.version("r1")]
     for number in range(3):
         journal.append([said("a", number), said("b", number)])
@@ -184,7 +184,7 @@ def test_version_counts_entries_whoever_writes(store, journal):
     assert [*seen, store.version("r1")] == [1, 3, 3, 5, 5, 7, 7, 8]
 
 
-def test_known_run_is_read_on(store, journal):
+def test_known_run_is_read_on_from_its_snapshot(store, journal):
     known = store.read("r1")
     journal.append([said("a"), said("b")])
     journal.release()
@@ -199,7 +199,7 @@ def test_known_run_is_read_on(store, journal):
 # -- summaries ---------------------------------------------------------------------------------------------------------------
 
 
-def test_run_of_which_nothing_was_said_is_cut_off(store, journal):
+def test_released_run_without_a_summary_is_cut_off(store, journal):
     assert store.summary("r1").summary == Summary(status="cut off")
     assert store.summary("r1").status == "under way"
     journal.release()
@@ -261,7 +261,7 @@ def test_summaries_are_filtered(store):
     assert found(status="due", now_ms=4_999) == []
 
 
-def test_runs_are_due_that_nobody_holds_and_in_which_there_is_something_to_do(store):
+def test_runs_are_due_when_unheld_with_work_to_do(store):
     never = [Summary(status=status, due_ms=1) for status in ("in doubt", "stopped", "interrupted", "finished")]
     for number, summary in enumerate([WAITING, *never, Summary(status="cut off"), Summary(status="due")]):
         store.create(str(number), "", [], summary).release()
@@ -304,7 +304,7 @@ def test_message_is_posted_once(store, journal):
         ("r2", APPROVAL),
     ],
 )
-def test_id_of_another_message_is_refused(store, journal, run, other):
+def test_message_with_the_id_of_another_is_refused(store, journal, run, other):
     store.create("r2", "", [])
     store.post("r1", APPROVAL)
     with pytest.raises(StoreError, match="there is another message with the id m1"):
@@ -323,7 +323,7 @@ def test_outcome_of_a_message_can_be_read_by_its_sender(store, journal):
     assert (store.outcome_of("m1"), store.waiting_messages("r1"), store.summary("r1").messages) == ('"late"', (), 0)
 
 
-def test_commit_is_all_or_nothing_with_the_messages_that_it_takes(store, journal):
+def test_commit_and_the_messages_it_takes_are_all_or_nothing(store, journal):
     store.create("r2", "", [])
     store.post("r1", APPROVAL)
     store.post("r2", InboxMessage("m2", "approved"))
@@ -338,10 +338,10 @@ def test_commit_is_all_or_nothing_with_the_messages_that_it_takes(store, journal
     assert (store.version("r1"), store.outcome_of("m1")) == (3, '"taken"')
 
 
-def test_message_that_comes_while_a_run_is_released_makes_it_due(store, journal):
+def test_message_that_arrives_while_a_run_is_released_makes_it_due(store, journal):
     journal.append([], attrs.evolve(WAITING, due_ms=None))
     assert store.waiting_messages("r1") == ()  # the holder looks, and finds nothing
-    store.post("r1", APPROVAL)  # the sender sees it alive
+    store.post("r1", APPROVAL)  # the sender sees the run held
     assert store.due(0) == ()
     journal.release()
     assert (store.due(0), store.waiting_messages("r1")) == (("r1",), (APPROVAL,))
@@ -354,7 +354,7 @@ def test_message_that_comes_while_a_run_is_released_makes_it_due(store, journal)
 # -- removing ------------------------------------------------------------------------------------------------------------------
 
 
-def test_removed_run_is_gone_and_its_id_is_not_used_again(store, journal):
+def test_removed_run_is_gone_and_its_id_cannot_be_reused(store, journal):
     store.create("r2", "# door", [FIRST])
     journal.append([said("long " * 2_000)], WAITING)
     store.post("r1", APPROVAL)
@@ -383,7 +383,7 @@ def test_removed_run_is_gone_and_its_id_is_not_used_again(store, journal):
 # -- a run that is about to begin ----------------------------------------------------------------------------------------------
 
 
-def test_beginning_creates_its_run_with_the_first_commit(store):
+def test_new_run_is_created_with_its_first_commit(store):
     beginning = NewJournal(store, "r1", "# door")
     beginning.release(WAITING)
     assert (beginning.epoch, store.runs()) == (0, ())

@@ -1,7 +1,7 @@
 """The same document with the same scripted world has the same moments on Temporal as in memory, without times, hosts and engine ids.
 
-The world answers one effect at a time, the oldest first, so that both hear of everything in one order. What it answers follows from the
-number of answers before, and what people send from the number of events before. Neither depends on keys: an event that is refused to people has
+The world answers one effect at a time, the oldest first, so that both hear of everything in one order. Its answers depend only on the
+number of earlier answers, and the events that people send on the number of earlier events. Neither depends on keys: a refused event of a person has
 a number in memory, and none on Temporal.
 """
 
@@ -46,7 +46,7 @@ EVENTS = {
     "priced": "price",
     "sent": "send",
 }
-#: What each document is there for, its rows, and the events that people send, in this order.
+#: The documents by purpose: their rows, and the events that people send, in this order.
 DOCUMENTS = {
     "a_timer": (
         """
@@ -101,7 +101,7 @@ REFUSALS = ("order", "stopped", "approved")
 
 @attrs.frozen
 class HashedGuard(GuardInterface):
-    """A guard whose verdict follows from what it judges."""
+    """A guard whose verdict depends only on the artifact."""
 
     blocks = False
 
@@ -163,7 +163,7 @@ async def story(
     people: Callable[[dsa.Rest, int], str | None],
     most_events: int | None = None,
 ) -> list[Any]:
-    """Return the moments of a run, in their comparable form, and the outcomes of what people sent.
+    """Return the moments of a run in their comparable form, and the outcomes of the events that people sent.
 
     On Temporal the run goes on in a new execution after `most_events` events of its history.
     """
@@ -236,7 +236,7 @@ def on_both(
     assert there == here
 
 
-#: The length of a history after which a run goes on in a new execution: as the server says, and at the first chance.
+#: The length of a history after which a run continues in a new execution: chosen by the server, and as early as possible.
 MOST_EVENTS = (None, 1)
 
 
@@ -266,9 +266,9 @@ def any_event(rest: dsa.Rest, number: int) -> str | None:
     return names[zlib.crc32(f"{number}".encode()) % len(names)] if names else None
 
 
-#: Pages beside the documents that describe the language.
+#: Pages about the language, which are not machine documents.
 PROSE = ("README.md", "semantics.md", "table.md")
-#: Those that are compared in every run of the tests; the others take longer, or are specs of the same machines.
+#: Documents that are compared in every run of the tests; the others take longer, or are specs of the same machines.
 QUICK = ("dual_state", "examples/two_phase_commit", "katas/exhausted", "policy")
 SHIPPED = [
     pytest.param(name, marks=[] if name in QUICK else [pytest.mark.full]) for name in sorted(shipped_documents())
@@ -296,7 +296,7 @@ async def reply(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step
 def test_agent_with_a_model_and_a_guard_has_the_same_moments(
     most_events: int | None, tmp_path: Path, namespaces: Iterator[str]
 ) -> None:
-    """Artifacts, verdicts and feedback cross it: the second answer of the script passes, and the first is its parent."""
+    """Artifacts, verdicts and feedback pass through Temporal: the second answer of the script passes, and the first is its parent."""
     guide = Path(__file__).parents[2] / "docs" / "how-to" / "embed.md"
     document, script = tmp_path / "support.md", tmp_path / "answers.md"
     document.write_text(guide.read_text().split("```markdown\n")[1].split("```")[0])
@@ -402,7 +402,7 @@ def test_child_run_has_the_same_moments(most_events: int | None, tmp_path: Path,
 
 
 def test_no_machine_is_left_out() -> None:
-    """Every document in `machines/` and `specs/` that can run is a shipped one, or is about one that is."""
+    """Every runnable document in `machines/` and `specs/` is compared, or describes a machine that is."""
     root = Path(__file__).parents[2]
     compared = {digest(document_of(name).machine) for name in shipped_documents()}
     files = [*(root / "machines").glob("*/*.md"), *(root / "machines").glob("*/*/*.md"), *(root / "specs").glob("*.md")]

@@ -1,4 +1,4 @@
-"""Search attributes of runs on Temporal: a server knows how each run stands, and lists with a filter ask only runs that may match."""
+"""Search attributes of runs on Temporal: the server knows the status of each run, and filtered lists query only runs that may match."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ WAITS = """# waits
 
 
 async def listed(runs: Any, condition: str, expected: list[str]) -> None:
-    """Wait until the server lists these runs for a condition: what it lists may be a moment old."""
+    """Wait until the server lists these runs for a condition: its lists may be a moment old."""
     client = await runs.link.wait(runs.link.client())
 
     async def ids() -> list[str]:
@@ -52,7 +52,7 @@ async def listed(runs: Any, condition: str, expected: list[str]) -> None:
         await asyncio.sleep(0.1)
 
 
-def test_server_knows_how_a_run_stands(tmp_path: Path, namespaces: Iterator[str]) -> None:
+def test_server_knows_the_status_of_a_run(tmp_path: Path, namespaces: Iterator[str]) -> None:
     may_go_on = asyncio.Event()
 
     @dsa.answering("made")
@@ -78,14 +78,14 @@ def test_server_knows_how_a_run_stands(tmp_path: Path, namespaces: Iterator[str]
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
-def test_list_with_a_filter_asks_only_runs_that_may_match(tmp_path: Path, namespaces: Iterator[str]) -> None:
-    """Nobody can answer for a run here: its document is driven by no worker."""
+def test_filtered_list_queries_only_runs_that_may_match(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """No worker drives the document, so any query of a run would fail."""
 
     async def test() -> None:
         (tmp_path / "waits.md").write_text(WAITS)
         where = next(namespaces)
         async with dsa.open_runs(where) as runs:
-            run = await runs.start(tmp_path / "waits.md", "go", bindings=dsa.Bindings({"make": none}))
+            run = await runs.start(tmp_path / "waits.md", "go", bindings=dsa.Bindings({"make": no_steps}))
             await run.rest()
             await listed(runs, "DsaStatus = 'waiting'", [run.id])
             await runs.link.wait(runs.link._stop_workers())  # type: ignore[attr-defined]  # noqa: SLF001
@@ -100,14 +100,14 @@ def test_list_with_a_filter_asks_only_runs_that_may_match(tmp_path: Path, namesp
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
-async def none(_action: dsa.Action, _context: dsa.PolicyContext) -> list[dsa.Step]:
+async def no_steps(_action: dsa.Action, _context: dsa.PolicyContext) -> list[dsa.Step]:
     return []
 
 
-def test_namespace_without_attributes_is_said_in_words(
+def test_namespace_without_search_attributes_is_logged_with_a_fix(
     namespaces: Iterator[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A server refuses to make attributes in a namespace that it does not have; others refuse for want of permission."""
+    """This server refuses to create attributes in a namespace that does not exist; others refuse for lack of permission."""
     from temporalio.client import Client
 
     from dsa.temporal.search_attributes import ensure
@@ -121,15 +121,13 @@ def test_namespace_without_attributes_is_said_in_words(
     assert "temporal operator search-attribute create --name DsaStatus --type Keyword" in caplog.text
 
 
-def test_newest_runs_are_listed_though_they_have_ended_and_others_wait(
-    tmp_path: Path, namespaces: Iterator[str]
-) -> None:
-    """A server lists those that go on before all that have ended. The others are more than the server is asked for at once."""
+def test_newest_runs_are_listed_even_if_finished_while_others_wait(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """The server lists running workflows before finished ones, and there are more of them than one request returns."""
 
     async def test() -> None:
         (tmp_path / "waits.md").write_text(WAITS)
         async with dsa.open_runs(next(namespaces)) as runs:
-            bindings, ids = dsa.Bindings({"make": none}), [f"run{number}" for number in range(24)]
+            bindings, ids = dsa.Bindings({"make": no_steps}), [f"run{number}" for number in range(24)]
             for each in ids:
                 run = await runs.start(tmp_path / "waits.md", "go", bindings=bindings, run_id=each)
             assert (await run.rest()).waits_for

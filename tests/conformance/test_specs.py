@@ -1,4 +1,4 @@
-"""`specs/semantics.md` and `specs/table.md` speak of all that there is, and the shipped specs show every row taken."""
+"""Completeness of `specs/semantics.md` and `specs/table.md`, and shipped specs whose scenarios take every row."""
 
 import re
 from pathlib import Path
@@ -21,16 +21,16 @@ TABLE = (SPECS / "table.md").read_text(encoding="utf-8")
 COLUMN_LINE = re.compile(r"^\| `([a-z ]+)`\s*(\**)\s*\|", re.MULTILINE)
 
 
-def test_the_rules_are_numbered_from_1_to_12():
+def test_rules_are_numbered_from_1_to_12():
     assert re.findall(r"^## S(\d+) ", SEMANTICS, re.MULTILINE) == [str(number) for number in range(1, 13)]
 
 
-def test_the_rules_name_every_reason_of_refusal():
+def test_rules_name_every_refusal_reason():
     assert [reason for reason in get_args(Reason) if f"`{reason}`" not in SEMANTICS] == []
 
 
 @each_row("kind", COLUMNS)
-def test_the_columns_of_a_section_are_those_of_the_page(kind: str):
+def test_columns_of_each_section_match_the_page(kind: str):
     sections = {text.split("\n", 1)[0].partition(":")[0].lower(): text for text in TABLE.split("\n### ")[1:]}
     written = dict(COLUMN_LINE.findall(sections[kind].split("\n#### ")[0]))
     columns = COLUMNS[kind]
@@ -38,12 +38,12 @@ def test_the_columns_of_a_section_are_those_of_the_page(kind: str):
     assert written == expected | dict.fromkeys(columns.optional, "")
 
 
-def test_the_page_lists_every_code_with_its_meaning():
+def test_page_lists_every_code_with_its_meaning():
     listed = dict(re.findall(r"^\| (DSA\d+) \| (.*?) *\|$", TABLE, re.MULTILINE))
     assert listed == CODES
 
 
-def test_the_page_lists_the_reserved_words():
+def test_page_lists_the_reserved_words():
     sentence = TABLE[TABLE.index("Reserved as a part:") :].split("\n", 1)[0]
     assert set(re.findall(r"`(\w+)`", sentence)) == KEYWORDS
 
@@ -55,7 +55,7 @@ def test_scenarios_take_every_row_and_run_as_written(name: str):
     assert [finding.message for finding in report.diagnostics if finding.severity != "info"] == []
 
 
-#: The largest: what `dsa check` says of them, all properties included, stands in a README, which is tested (`test_readmes.py`).
+#: The largest documents: a README shows the results of `dsa check` for them, all properties included, and `test_readmes.py` tests it.
 SHOWN = ("specs/chat", "specs/coding")
 
 
@@ -63,7 +63,7 @@ SHOWN = ("specs/chat", "specs/coding")
     "name",
     [pytest.param(name, marks=[pytest.mark.full] if name in SHOWN else []) for name in sorted(shipped_documents())],
 )
-def test_every_property_of_what_is_shipped_holds(name: str):
+def test_every_property_of_shipped_machines_holds(name: str):
     report = check(load(name))
     assert [
         f"{result.line}: {result.text}: {result.reason}" for result in report.properties if result.verdict != "HOLDS"

@@ -1,6 +1,6 @@
-"""Stored histories: the code of the workflow gives the commands that it gave when they were recorded, and a changed table is caught by name.
+"""Stored histories: the code of the workflow gives the same commands as when they were recorded, and a changed table is detected by name.
 
-Runs that are under way when a new version is installed go on from their histories. `UPDATE_GOLDEN=1` records them anew: then runs under way need
+Runs that are under way when a new version is installed continue from their histories. `UPDATE_GOLDEN=1` records them again: then runs under way need
 workers of the old version (docs/how-to/temporal.md), which the changelog has to say.
 """
 
@@ -118,7 +118,7 @@ async def _histories(client: Any, run_id: str) -> list[Any]:
     return histories[::-1]
 
 
-#: The recorded runs: a document, and the length of a history after which the run goes on in a new execution.
+#: The recorded runs: a document, and the length of a history after which the run continues in a new execution.
 RECORDED = {"approval": None, "cancellation": None, "escalation": None, "approval-continued": 1}
 
 
@@ -172,7 +172,7 @@ def _needs_the_sdk() -> None:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_recorded_run_is_replayed_by_the_code_of_today(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorded_run_replays_with_the_current_code(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = stored(name)
     ledgers = replay(recorded, monkeypatch)
     assert len(ledgers) == len(recorded["histories"]) == (1 if RECORDED[name] is None else len(ledgers))
@@ -183,8 +183,8 @@ def test_recorded_run_is_replayed_by_the_code_of_today(name: str, monkeypatch: p
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_other_code_of_the_workflow_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that names its activities in another way gives other commands; the message has the effect."""
+def test_changed_workflow_code_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that names its activities differently gives other commands; the message names the effect."""
     from dsa.temporal import activity_calls
 
     call = activity_calls.call_activity
@@ -212,8 +212,8 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_changed_table_is_caught_by_name(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The replay of a history does not see a state with another name; the story that it gives does, as `dsa replay --against` and `dsa diff` do."""
+def test_changed_table_is_detected_by_name(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replay of a history does not notice a renamed state; the story derived from it does, as `dsa replay --against` and `dsa diff` do."""
     rewrite, word = CHANGES[change]
     old, new = (loads(text, "new.md").at() for text in (document("approval"), rewrite(document("approval"))))
     (ledger,) = replay(stored("approval"), monkeypatch)

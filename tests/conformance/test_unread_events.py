@@ -1,4 +1,4 @@
-"""Events on Temporal whose data a worker has to read first, while no worker of the run's queue is there: nothing of the run stands still for that."""
+"""Events on Temporal whose data a worker has to read first, while the run's queue has no worker: nothing else of the run is blocked by that."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -39,7 +39,7 @@ DOCUMENT = """# order
 | looking | found | asked | |
 | asked | approved | end.sent | |
 """
-#: A row more, which the history of a run does not reach.
+#: The same with one more row, which the history of a run does not reach.
 LONGER = f"{DOCUMENT}| looking | approved | end.sent | |\n"
 BINDINGS = """import dsa
 
@@ -64,7 +64,7 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 
 def outcome_of_unread_event(where: str, folder: Path, meanwhile: Meanwhile) -> tuple[Any, list[Any]]:
-    """Return the outcome of an event that nobody can read at first, after what happens meanwhile, and the data of the run's events.
+    """Return the outcome of an event that no worker can read at first, after the action `meanwhile`, and the data of the run's events.
 
     The run has the queue `lab`, which has no worker; one of another queue drives it.
     """
@@ -107,7 +107,7 @@ async def moves(_runs: Any, where: str, _folder: Path) -> None:
 
 
 async def changes(runs: Any, where: str, folder: Path) -> None:
-    """Let the run go on under another table, in a new execution, and only then let a worker come."""
+    """Let the run continue with another table, in a new execution, and only then start a worker."""
     change = MachineChange("new.md", str(folder / "new.md"), LONGER, loads(LONGER, "new.md").at(), {}).entry
     first_execution = await execution(runs)
     await runs.resume("order", resumption=Resumption(change=change))
@@ -150,10 +150,10 @@ def test_event_that_waits_for_its_reader_is_taken_once(
     assert data == [{"order": "A17", "is_read": True}]
 
 
-def test_event_that_the_server_has_dropped_is_sent_again_under_its_id(
+def test_event_dropped_by_the_server_is_sent_again_with_its_id(
     tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server does so if the task of the workflow fails in which the event came: more came while the run went on in a new execution."""
+    """The server drops an event if the workflow task that delivered it fails because more events came while the run moved to a new execution."""
     from temporalio.client import WorkflowHandle
     from temporalio.service import RPCError, RPCStatusCode
 
@@ -182,10 +182,10 @@ def test_event_that_the_server_has_dropped_is_sent_again_under_its_id(
     assert len(set(update_ids)) == 1
 
 
-def test_worker_that_drives_a_run_and_lacks_its_files_leaves_the_effects_to_another(
+def test_worker_that_lacks_the_files_of_its_run_leaves_the_effects_to_another(
     tmp_path: Path, namespaces: Iterator[str]
 ) -> None:
-    """An activity that the workers of a run turn down is not for the one that drives it, which would take each at once."""
+    """An activity that the workers of a run reject does not go to the worker that drives it, which would take each at once."""
     (tmp_path / "order.md").write_text(DOCUMENT)
     (tmp_path / "bindings.py").write_text(BINDINGS)
     (tmp_path / "empty").mkdir()

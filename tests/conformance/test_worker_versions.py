@@ -49,11 +49,11 @@ effects = {"note": note}
 
 @asynccontextmanager
 async def worker(where: str, build: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """Work as a process does whose environment names a version."""
+    """Run a worker whose environment names a version."""
     async with dsa.open_runs(where) as runs:
         monkeypatch.setenv("DSA_TEMPORAL_BUILD", build)
         async with at_work(runs):
-            await asyncio.sleep(0.5)  # it is known to the server, and the next one reads another environment
+            await asyncio.sleep(0.5)  # the server knows this worker now, and the next one reads another environment
             yield
 
 
@@ -85,7 +85,7 @@ async def builds(runs: Any, run_id: str) -> set[str]:
 def test_run_stays_with_its_version_until_its_next_execution(
     tmp_path: Path, namespaces: Iterator[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker of a version may have a queue: its effects have no version."""
+    """A worker with a version may have a queue: its effects have no version."""
     where, document = f"{next(namespaces)}?queue=lab", tmp_path / "order.md"
     document.write_text(ORDER)
     (tmp_path / "bindings.py").write_text(BINDINGS)

@@ -1,4 +1,4 @@
-"""A server that speaks Anthropic's protocol and plays a model, as `chat_server` plays one of OpenAI's. It is as strict as Anthropic's is."""
+"""A server that speaks Anthropic's protocol and plays a model, as `chat_server` plays one of OpenAI's. It is as strict as Anthropic's server."""
 
 import json
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from chat_server import playing
 
 @contextmanager
 def playing_anthropic(player):
-    """Serve on 127.0.0.1 until the block ends; the player sees requests in OpenAI's form. The model's name is the server's address."""
+    """Serve on 127.0.0.1 until the block ends; the player gets requests in OpenAI's form. The model's name is the server's address."""
     faults = []
 
     def served(body, number):
@@ -31,7 +31,7 @@ def playing_anthropic(player):
 
 
 def faults_of(body):
-    """Return what Anthropic refuses: roles that do not alternate, empty texts, calls whose results are not right behind them, results of no call."""
+    """Return the faults for which Anthropic refuses a request: roles that do not alternate, empty texts, calls without results right after them, results without a call."""
     faults, waiting = [], set()
     roles = [message["role"] for message in body["messages"]]
     if roles[0] != "user" or any(one == other for one, other in pairwise(roles)):
@@ -75,7 +75,7 @@ def _as_openai(body):
 
 
 def _events(said):
-    """Write an answer as Anthropic streams it: blocks, each with a beginning, deltas and an end."""
+    """Write an answer as Anthropic streams it: blocks, each with a start, deltas and a stop."""
     counts = {"input_tokens": 12, "output_tokens": 1}
     message = {
         "id": "m",

@@ -1,6 +1,6 @@
-"""A model that does anything: calls of every kind, streams of every shape, refusals, garbage, answers that break off. Seeded.
+"""A random model, by a seed: calls of every kind, streams of every shape, refusals, garbage, answers that break off.
 
-`mischief(seed)` is a player for `chat_server`: what it answers to a request depends on the seed and the number of the request, and on nothing else.
+`mischief(seed)` is a player for `chat_server`: its answer to a request depends only on the seed and the number of the request.
 """
 
 import json
@@ -35,7 +35,7 @@ STATUSES = (400, 401, 403, 404, 408, 429, 500, 503)
 
 
 def mischief(seed, counts):
-    """Play a model that does anything. `counts` counts what it did, by kind."""
+    """Play a random model. `counts` counts its answers by kind."""
 
     def player(_body, number):
         rng = Random(f"{seed}/{number}")
@@ -61,7 +61,7 @@ def a_call(rng):
 
 
 def calls(rng, _number):
-    """Ask for some calls, with ids that may repeat, in this answer and in all of them, or be none."""
+    """Request some calls, with ids that may repeat, within this answer or across answers, or be missing."""
     asked = tuple(a_call(rng) for _ in range(rng.choice((1, 1, 1, 2, 3, 5))))
     ids = rng.choice(
         ((), (), ("again",) * 5, ("again", "other", "again"), ("",) * 5, (None,) * 5, ("x" * 300, "a b\u00fc"))
@@ -89,7 +89,7 @@ def finish(rng, number):
 
 
 def in_text(rng, _number):
-    """Write calls into the text, as models do whose server does not know their form."""
+    """Write calls into the text, as models do whose server does not know their format."""
     name, arguments = a_call(rng)
     call = json.dumps({"name": name, "arguments": arguments})
     form = rng.choice(("<tool_call>\n{}\n</tool_call>", "[TOOL_CALLS] [{}]", "```json\n{}\n```", "<tool_call>{}"))
@@ -97,7 +97,7 @@ def in_text(rng, _number):
 
 
 def mixed(rng, _number):
-    """Ask for calls whose pieces come mixed: with ids or without, with their index or all at 0."""
+    """Request calls whose pieces come mixed: with or without ids, with their index or all at 0."""
     asked = [a_call(rng) for _ in range(rng.choice((2, 3)))]
     with_ids, with_index = rng.random() < 0.6, rng.random() < 0.7
     rows = []
@@ -116,14 +116,14 @@ def mixed(rng, _number):
 
 
 def shape(rng, _number):
-    """Play a shape that some provider's streams have had, over our tools."""
+    """Play a stream shape seen from some provider, with the tools of this machine."""
     told = json.dumps(rng.choice([each for each in SHAPES if each.file != "ollama" and each.chunks]).chunks)
     name, argument = rng.choice((("run_sql", "sql"), ("run_python", "code")))
     return streamed(json.loads(told.replace("get_weather", name).replace("city", argument)))
 
 
 def breaks_off(rng, number):
-    """Break off anywhere: between chunks or in the middle of one, with the connection or without."""
+    """Break off anywhere: between chunks or inside one, with or without closing the connection."""
     said = calls(rng, number)
     whole = b"".join(lines(list(chunks_of(said, number))))
     cut = rng.randrange(1, len(whole))
@@ -131,7 +131,7 @@ def breaks_off(rng, number):
 
 
 def garbage(rng, number):
-    """Send what is no answer, or one with garbage in it."""
+    """Send something that is not an answer, or an answer with garbage in it."""
     if rng.random() < 0.5:
         return streamed_bytes(
             [
@@ -149,7 +149,7 @@ def garbage(rng, number):
 
 
 def status(rng, _number):
-    """Refuse, and have the client try again at once, if it does."""
+    """Refuse, and let the client retry at once, if it does."""
     code, body = rng.choice(STATUSES), rng.choice((b'{"error": {"message": "no"}}', b"", b"<html>", b"\xff"))
 
     def sent(handler, _over):
@@ -167,7 +167,7 @@ def status(rng, _number):
 
 
 def hangs(rng, _number):
-    """Begin an answer, say nothing for a while, and break off."""
+    """Start an answer, pause for a while, and break off."""
     seconds = rng.choice((0.05, 0.2))
 
     def sent(handler, over):
@@ -183,7 +183,7 @@ def hangs(rng, _number):
 
 
 def lines(chunks):
-    """Write chunks as server-sent events, a piece each."""
+    """Write chunks as server-sent events, one piece each."""
     return [f"data: {json.dumps(each)}\n\n".encode() for each in chunks]
 
 
@@ -193,7 +193,7 @@ def streamed(chunks):
 
 
 def streamed_bytes(pieces, *, closes=False):
-    """Send pieces; with `closes`, without the end that HTTP wants."""
+    """Send pieces; with `closes`, without the end that HTTP requires."""
 
     def sent(handler, _over):
         if not closes:

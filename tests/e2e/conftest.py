@@ -1,4 +1,4 @@
-"""Commands begin faster here: one process imports the program, and forks for each call (`forked`)."""
+"""Fixtures of the end-to-end tests: commands start fast, because one process imports the program and forks for each call (`forked`)."""
 
 import os
 import subprocess
@@ -10,13 +10,13 @@ import web_gallery
 
 @pytest.fixture(scope="session", autouse=True)
 def forking() -> None:
-    """Have calls forked."""
+    """Fork the commands of tests."""
     forked.start()
 
 
 @pytest.fixture(autouse=True)
 def forking_for_temporal(request, monkeypatch):
-    """Have the commands of tests that have a Temporal server forked from a process that has imported what these commands do."""
+    """Fork the commands of tests with a Temporal server from a process that has imported the modules of these commands."""
     if "namespaces" in request.fixturenames:
         for name, value in forked.variables(forked.TEMPORAL).items():
             monkeypatch.setenv(name, value)
@@ -24,7 +24,7 @@ def forking_for_temporal(request, monkeypatch):
 
 @pytest.fixture
 def dsa(tmp_path):
-    """Run the program in an empty folder, with more variables in its environment. Nothing it says may be a traceback; `code` is how it has to end."""
+    """Run the program in an empty folder, with additional environment variables. It must print no traceback; `code` is the expected exit code."""
 
     def run(*arguments, code=None, **environment):
         done = subprocess.run(
@@ -45,6 +45,6 @@ def dsa(tmp_path):
 
 @pytest.fixture(scope="session")
 def shown(tmp_path_factory):
-    """The gallery of the web page, opened once."""
+    """The gallery of the web page, opened only once."""
     with web_gallery.gallery(tmp_path_factory.mktemp("gallery")) as opened:
         yield opened

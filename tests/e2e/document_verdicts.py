@@ -1,6 +1,6 @@
-"""What is said of every shipped document: counts, verdicts, mutation scores, and what each certificate establishes.
+"""Results for every shipped document: counts, verdicts, mutation scores, and what each certificate establishes.
 
-`python tests/document_verdicts.py OUT [NAME..]` writes it down; `tests/golden/document_verdicts.json` is what stands.
+`python tests/document_verdicts.py OUT [NAME..]` writes them; `tests/golden/document_verdicts.json` has the accepted ones.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ DOCUMENTS = (
     "machines/examples/polling.md",
     "machines/examples/two_phase_commit.md",
 )
-#: At their defaults these are too large to be explored for each of some 1,200 mutants.
+#: Smaller parameters for documents that are too large at their defaults to be explored for each of some 1,200 mutants.
 BOUNDS = {
     "specs/chat.md": ("max_rounds=3", "max_calls=3", "max_refusals=2", "side=2"),
     "specs/coding.md": ("max_rounds=3", "max_turns=2", "max_calls=2"),
@@ -36,7 +36,7 @@ BOUNDS = {
 
 
 def said_of(name: str) -> dict[str, Any]:
-    """Return what check, prove, verify and mutate say of a document."""
+    """Return the results of check, prove, verify and mutate for a document."""
     with tempfile.TemporaryDirectory() as folder:
         checked, proved = Path(folder, "checked.json"), Path(folder, "proved.json")
         (report,) = _json("check", name, "--certificate", str(checked))["files"]

@@ -1,4 +1,4 @@
-"""What exports to model checkers are asked: machines with their exact counts, and claims with what is true of them."""
+"""Cases for exports to model checkers: machines with their exact counts, and claims with their truth values."""
 
 import families
 import pytest
@@ -30,7 +30,7 @@ COUNTS = [
     pytest.param(lambda: families.any_order(7, 3), 1_500_001, id="any-order 7/3", marks=FULL),
     pytest.param(lambda: families.any_order(8, 3), 8_515_626, id="any-order 8/3", marks=FULL),
 ]
-#: Rows that loop, rest, answer with a new question and restart a timer, with claims of every form SPIN can say; whether each holds.
+#: Rows that loop, rest, answer with a new question and restart a timer, with claims of every form that SPIN supports and whether each holds.
 LOOPS = """# loops
 
 ## Events
@@ -105,7 +105,7 @@ CLAIMS = [
     ("tock leads to done or pending ask", True),
     ("busy leads to done assuming fair tock", False),
 ]
-#: Two effects, one after the other: what S12 promises is enough.
+#: Two effects, one after the other, with claims about the promise that effects are answered, and whether each holds.
 PROMISED = """# promised
 
 ## Events
@@ -134,7 +134,7 @@ PROMISED_CLAIMS = [
     ("b leads to c assuming fair two", True),
     ("idle leads to a", False),
 ]
-#: Names that are alike once their dots are gone, words of every target, domains below zero, and all that a row can say.
+#: Names that are equal without their dots, reserved words of every target, domains below zero, and everything a row can express.
 HARD = """# hard.case.x
 
 Prose that a target could take for its own: ü 日本語 <b>&amp; ]]> -- */ \\* (* *)

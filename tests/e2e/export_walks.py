@@ -1,4 +1,4 @@
-"""Walks for exports to statechart engines: occurrences drawn at random or read from scenarios, and what `step` says of them."""
+"""Walks for exports to statechart engines: occurrences drawn at random or read from scenarios, and the answers of `step` to them."""
 
 import random
 import re
@@ -9,7 +9,7 @@ from dsa.semantics import Configuration, Occurrence, Taken, start, step
 
 
 def walk(machine: Machine, seed: int, count: int) -> list[Occurrence]:
-    """Draw occurrences as a run from the start meets them, timers left out: mostly what can come, sometimes what cannot."""
+    """Draw occurrences for a run from the start, without timers: mostly possible ones, sometimes impossible ones."""
     chance, here, found = random.Random(seed), start(machine), []
     for _ in range(count):
         events = list(machine.event_named)
@@ -26,7 +26,7 @@ def walk(machine: Machine, seed: int, count: int) -> list[Occurrence]:
 
 
 def scenario_walks(machine: Machine) -> list[tuple[Machine, list[Occurrence]]]:
-    """Return the scenarios of a machine as occurrences at their parameters; those with timers end before the first."""
+    """Return the scenarios of a machine as occurrences at their parameters; those with timers end before the first timer."""
     found = []
     for scenario in machine.scenarios:
         there, taken = machine.at(dict(scenario.parameters)), list[Occurrence]()
@@ -43,7 +43,7 @@ def scenario_walks(machine: Machine) -> list[tuple[Machine, list[Occurrence]]]:
 
 
 def expected_of(machine: Machine, occurrences: list[Occurrence]) -> list[tuple[Configuration, list[str]]]:
-    """Give, for each occurrence, where `step` is after it and what it emits."""
+    """Return, for each occurrence, the configuration of `step` after it and the emitted effects."""
     here, found = start(machine), []
     for occurrence in occurrences:
         answer = step(machine, here, occurrence)
@@ -57,7 +57,7 @@ def walks_of(machine: Machine, seeds: int, count: int) -> list[tuple[Machine, li
 
 
 def spelled(name: str) -> str:
-    """Spell a name as an export does, unless the tool means something else by it."""
+    """Spell a name as an export does, unless the name has a special meaning for the tool."""
     return re.sub(r"\W", "_", name)
 
 

@@ -1,6 +1,6 @@
-"""Guards and generators of users that do everything but their work, the machine that handles it, and the same machine without rows for it.
+"""Misbehaving guards and generators of users, the machine that handles their failures, and the same machine without rows for them.
 
-`WAYS` has what a call may do instead, by name: the module is written to a folder and bound by `dsa run --with`.
+`WAYS` has the misbehaviour of a call by name: the module is written to a folder and bound by `dsa run --with`.
 """
 
 HANDLED = """# trial
@@ -154,5 +154,5 @@ def document(text, *, guard="mine | ", generator="mine | ", limit=""):
 
 
 def module(role, way, *, blocks=True):
-    """Return the text of a module whose guard, or generator, does something else instead."""
+    """Return the text of a module whose guard or generator misbehaves in the way of this name."""
     return MODULE.format(role=role, way=way, blocks=blocks)

@@ -1,6 +1,6 @@
 """A server that speaks Ollama's own protocol and plays a model, as `chat_server` plays one of OpenAI's.
 
-It does what surprises users of Ollama: a request that is longer than the room asked for loses its beginning in silence, results are known by the names
+It has the surprises of Ollama: a request longer than the requested context silently loses its beginning, results are identified by the names
 of their tools, calls have no ids, and arguments are objects.
 """
 
@@ -10,14 +10,14 @@ from contextlib import contextmanager
 import attrs
 from chat_server import playing
 
-#: What Ollama makes room for on a small machine when nobody asks.
+#: The default context of Ollama on a small machine, in tokens.
 DEFAULT_WINDOW = 4_096
 _CHARS_PER_TOKEN = 4
 
 
 @contextmanager
 def playing_ollama(player):
-    """Serve on 127.0.0.1 until the block ends; the player sees requests in OpenAI's form, as much of them as a model would."""
+    """Serve on 127.0.0.1 until the block ends; the player gets requests in OpenAI's form, as much of them as a model would."""
     answers = []
 
     def served(body, number):
@@ -38,7 +38,7 @@ def playing_ollama(player):
 
 
 def _seen(body, answers):
-    """Return a request as the model has it: what does not fit is gone, but for the instructions."""
+    """Return a request as the model gets it: messages that do not fit are dropped, except the instructions."""
     first, *rest = body["messages"]
     room = body.get("options", {}).get("num_ctx", DEFAULT_WINDOW) * _CHARS_PER_TOKEN
     while rest and len(json.dumps([first, *rest])) + len(json.dumps(body.get("tools", []))) > room:
@@ -68,7 +68,7 @@ def _text(arguments):
 
 
 def _lines(said):
-    """Write an answer as lines, each call whole and without an id."""
+    """Write an answer as lines, each call complete and without an id."""
     messages = [{"content": said.text[at : at + said.pieces]} for at in range(0, len(said.text), said.pieces)]
     for name, arguments in said.calls:
         messages.append({"content": "", "tool_calls": [{"function": {"name": name, "arguments": arguments}}]})

@@ -1,4 +1,4 @@
-"""A Chromium without a window, told what to do through its debugging pipe: no library, no port."""
+"""A Chromium without a window, controlled through its debugging pipe: no library, no port."""
 
 import base64
 import json
@@ -22,11 +22,11 @@ _FLAGS = [
 
 
 class PageLeftError(Exception):
-    """The page was left while it was asked."""
+    """The page was left during a request."""
 
 
 class Browser:
-    """One tab of a browser. `complaints` are the errors of scripts, and what the content security policy has refused."""
+    """One tab of a browser. `complaints` are the errors of scripts, and the refusals of the content security policy."""
 
     def __init__(self, to_browser: int, from_browser: int) -> None:
         self._to, self._from, self._rest, self._number, self._session = to_browser, from_browser, b"", 0, None
@@ -37,7 +37,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters) -> dict:
-        """Call a method of the protocol, and return what it gives."""
+        """Call a method of the protocol, and return its result."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         message |= {"sessionId": self._session} if self._session else {}
@@ -70,29 +70,29 @@ class Browser:
         return answer["result"].get("value")
 
     def until(self, code: str):
-        """Wait until JavaScript in the page gives something true, and return it; an element is true, though it has no value here."""
+        """Wait until JavaScript in the page gives a true value, and return it; an element is true, but has no value here."""
         end, code = time.monotonic() + _LIMIT_S, f"((it) => it instanceof Node || it)({code})"
         while True:
-            with suppress(PageLeftError):  # the next page is asked
+            with suppress(PageLeftError):  # the next page answers
                 if value := self.evaluate(code):
                     return value
             assert time.monotonic() < end, f"{code}\n{self.text}"
             time.sleep(_LOOK_S)
 
     def until_it_reads(self, *words: str) -> None:
-        """Wait until a person reads all of these words in the page, and its script listens to keys."""
+        """Wait until all of these words are visible in the page, and its script listens to keys."""
         reads = f"{json.dumps(words)}.every((each) => document.body?.innerText.includes(each))"
         self.until(f"document.readyState === 'complete' && {reads}")
 
     def visit(self, address: str) -> None:
-        """Go to an address, and wait until the page is there."""
+        """Go to an address, and wait until the page is loaded."""
         self.evaluate("window.isLeft = true")
         self.call("Page.navigate", url=address)
         self.until("!window.isLeft && document.readyState === 'complete'")
 
     @property
     def text(self) -> str:
-        """What a person reads in the page."""
+        """The visible text of the page."""
         return self.evaluate("document.body.innerText")
 
     def press(self, words: str) -> None:
@@ -103,25 +103,25 @@ class Browser:
         )
 
     def write(self, name: str, text: str) -> None:
-        """Type a text into the field with this name, in place of what is there."""
+        """Type a text into the field with this name, replacing its content."""
         field = f"document.querySelector({json.dumps(f'[name={json.dumps(name)}]')})"
         self.until(f"(() => {{ const it = {field}; if (it) {{ it.focus(); it.select(); }} return Boolean(it); }})()")
         self.call("Input.insertText", text=text)
 
     def show_at(self, width: int, *, is_dark: bool = False) -> None:
-        """Give the page a width in pixels, and a light or dark scheme."""
+        """Set the width of the page in pixels, and a light or dark scheme."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def picture(self) -> bytes:
-        """Return what is seen, as PNG."""
+        """Return a screenshot as PNG."""
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
 
 
 @contextmanager
 def browser(folder) -> Iterator[Browser]:
-    """Run a browser whose profile is in a folder."""
+    """Run a browser with its profile in a folder."""
     to_read, to_write = os.pipe()
     from_read, from_write = os.pipe()
     command = [

@@ -1,4 +1,4 @@
-"""Looks for secrets in everything that runs leave: each file, each text in a database, each object of a git repository."""
+"""A search for secrets in everything that runs leave: each file, each text in a database, each object of a git repository."""
 
 import base64
 import gzip
@@ -10,7 +10,7 @@ from urllib.parse import quote, quote_plus
 
 
 def forms(value):
-    """Return the forms of a value that must be nowhere, as bytes."""
+    """Return the forms of a value that must not occur anywhere, as bytes."""
     texts = {
         value,
         json.dumps(value)[1:-1],
@@ -26,7 +26,7 @@ def forms(value):
 
 
 def written(root):
-    """Return what lies under a folder, as pairs of where and bytes: files, texts in databases, git's objects."""
+    """Return the contents below a folder, as pairs of place and bytes: files, texts in databases, git's objects."""
     for path in sorted(path for path in Path(root).rglob("*") if path.is_file()):
         yield str(path), path.read_bytes()
         if path.suffix == ".db":
@@ -48,7 +48,7 @@ def _in_database(path):
 
 
 def places(values, pairs):
-    """Return where any form of a value stands, and which."""
+    """Return the places where any form of a value occurs, each with that form."""
     wanted = [form for value in values for form in forms(value)]
     return sorted(
         {

@@ -1,4 +1,4 @@
-"""`make bench-tasks`: the real command, guards and sandbox; the model alone follows a script, or is a server here."""
+"""`make bench-tasks` with the real command, guards and sandbox; only the model is scripted, or a local server."""
 
 import contextlib
 import csv
@@ -49,7 +49,7 @@ def counts_of(report):
 
 
 def counted(rows):
-    """Count the same in the raw data."""
+    """Return the same counts from the raw data."""
     found = {}
     for task, arm in {(row["task"], row["arm"]) for row in rows}:
         ours = [row for row in rows if (row["task"], row["arm"]) == (task, arm)]
@@ -62,7 +62,7 @@ def counted(rows):
 
 
 def stable(rows):
-    """Return the rows without what is measured in seconds."""
+    """Return the rows without times."""
     return sorted(
         tuple((name, cell) for name, cell in row.items() if name not in {"model_s", "guard_s", "calls"}) for row in rows
     )
@@ -79,7 +79,7 @@ def whole(tmp_path_factory):
     return folder / "bench-tasks" / "scripted", done.stdout
 
 
-def test_every_trial_is_there_once_and_the_report_has_their_counts(whole):
+def test_every_trial_appears_once_and_is_counted_in_the_report(whole):
     folder, said = whole
     rows = rows_of(folder)
     assert len(rows) == len({(row["task"], row["arm"], row["sample"]) for row in rows}) == 4 * 4 * 4
@@ -95,7 +95,7 @@ def test_every_trial_is_there_once_and_the_report_has_their_counts(whole):
     assert "Not finished" not in (folder / "report.md").read_text()
 
 
-def test_arms_of_a_sample_begin_alike(whole):
+def test_arms_of_a_sample_share_their_first_answer(whole):
     rows = {(row["task"], row["arm"], row["sample"]): row for row in rows_of(whole[0])}
     first = [row for row in rows.values() if row["arm"] == "one_shot" and row["outcome"] == "accepted"]
     assert first
@@ -112,7 +112,7 @@ def test_arms_of_a_sample_begin_alike(whole):
             assert rows[row["task"], "guarded_4", row["sample"]]["digest"] == row["digest"]
 
 
-def test_equal_calls_were_made_once(whole):
+def test_equal_calls_are_made_only_once(whole):
     folder, _ = whole
     calls = [json.loads(line) for line in (folder / "calls.jsonl").read_text().splitlines()]
     rows = rows_of(folder)
@@ -120,7 +120,7 @@ def test_equal_calls_were_made_once(whole):
     assert sum(int(row["generations"]) for row in rows) > 1.5 * len(calls)
 
 
-def test_the_oracle_unmasks_what_the_guards_let_through(whole):
+def test_oracle_finds_wrong_answers_that_guards_accepted(whole):
     folder, _ = whole
     wrong = {(row["task"], row["digest"]) for row in rows_of(folder) if row["oracle"] == "wrong"}
     assert len({task for task, _ in wrong}) >= 2
@@ -131,14 +131,14 @@ def test_the_oracle_unmasks_what_the_guards_let_through(whole):
     assert all(f"| {task} | " in listed for task, _ in wrong)
 
 
-def test_a_report_names_no_absolute_path_and_no_date(whole):
+def test_report_contains_no_absolute_path_or_date(whole):
     text = (whole[0] / "report.md").read_text()
     assert "/tmp" not in text
     assert str(ROOT) not in text
     assert not re.search(r"\b20\d\d-\d\d-\d\d\b", text)
 
 
-def test_a_killed_run_goes_on_and_comes_to_the_same(whole, tmp_path):
+def test_killed_run_continues_to_the_same_results(whole, tmp_path):
     command = [*PROGRAM, "--model", "scripted", "--tasks", "template,password,lru,tdd_calculator", "--samples", "4"]
     raw, kills = tmp_path / "bench-tasks" / "scripted" / "results.csv", 0
     for least in (7, 20, 38):
@@ -160,7 +160,7 @@ def test_a_killed_run_goes_on_and_comes_to_the_same(whole, tmp_path):
     assert counts_of(raw.parent / "report.md") == counts_of(whole[0] / "report.md")
 
 
-def test_more_samples_go_on_from_those_that_are_there_and_fewer_count_the_first(tmp_path):
+def test_existing_samples_are_reused_when_more_or_fewer_are_requested(tmp_path):
     folder = tmp_path / "bench-tasks" / "scripted"
     for samples in ("1", "3", "2"):
         done = bench(
@@ -185,7 +185,7 @@ def test_more_samples_go_on_from_those_that_are_there_and_fewer_count_the_first(
         (("--model", "http://127.0.0.1"), "'http://127.0.0.1' names no model: write http://HOST:PORT/v1#MODEL"),
     ],
 )
-def test_a_wrong_request_is_one_sentence(tmp_path, arguments, message):
+def test_invalid_request_is_reported_in_one_sentence(tmp_path, arguments, message):
     done = bench("--model", "scripted", *arguments, folder=tmp_path)
     assert done.exit_code == 2
     assert message in done.stderr
@@ -193,7 +193,7 @@ def test_a_wrong_request_is_one_sentence(tmp_path, arguments, message):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_was_begun_otherwise_is_left_alone(tmp_path):
+def test_folder_of_a_run_with_other_settings_is_left_alone(tmp_path):
     assert bench("--model", "scripted", "--tasks", "lru", "--samples", "1", folder=tmp_path).exit_code == 0
     before = (tmp_path / "bench-tasks" / "scripted" / "results.csv").read_bytes()
     done = bench("--model", "scripted", "--tasks", "lru", "--samples", "1", "--seed", "2", folder=tmp_path)
@@ -209,7 +209,7 @@ REPLY = "Sure.\n```python\ndef factorial(n):\n    return n * factorial(n - 1) if
 
 @pytest.fixture
 def server():
-    """A server that gives one reply, and keeps what it was asked."""
+    """A server that always gives one reply, and records its requests."""
     asked = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -236,7 +236,7 @@ def server():
     running.server_close()
 
 
-def test_a_server_is_asked_with_the_same_seeds_in_every_arm(server, tmp_path):
+def test_server_receives_the_same_seeds_in_every_arm(server, tmp_path):
     address, asked = server
     done = bench("--model", address, "--tasks", "factorial", "--samples", "3", "--jobs", "2", folder=tmp_path)
     assert done.exit_code == 0, done.stderr
@@ -248,7 +248,7 @@ def test_a_server_is_asked_with_the_same_seeds_in_every_arm(server, tmp_path):
     assert "Every arm has made all of its calls itself" in (folder / "report.md").read_text()
 
 
-def test_sharing_can_be_asked_for(server, tmp_path):
+def test_arms_share_answers_on_request(server, tmp_path):
     address, asked = server
     done = bench("--model", address, "--tasks", "factorial", "--samples", "3", "--share", folder=tmp_path)
     assert done.exit_code == 0, done.stderr
@@ -257,7 +257,7 @@ def test_sharing_can_be_asked_for(server, tmp_path):
     assert "arms share answers by choice" in (folder / "report.md").read_text()
 
 
-def test_a_server_that_is_not_there_ends_it_soon_and_it_goes_on_later(server, tmp_path):
+def test_unreachable_server_stops_the_benchmark_after_three_errors(server, tmp_path):
     address, _ = server
     gone = re.sub(r":\d+/", ":9/", address)
     done = bench("--model", gone, "--tasks", "factorial", "--samples", "50", folder=tmp_path)

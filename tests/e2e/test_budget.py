@@ -1,4 +1,4 @@
-"""`--budget`: a run stops before it spends more, and goes on with a larger one."""
+"""`--budget`: a run stops before it spends more, and continues with a larger budget."""
 
 import json
 
@@ -17,7 +17,7 @@ DOCUMENT = """# pair
 REPLIES = "\n\n".join(f"```python\ndef twice(x): return {body}\n```" for body in ("0", "1", "2 * x"))
 
 
-def test_a_run_stops_at_its_budget_and_goes_on_with_another(dsa, tmp_path):
+def test_run_stops_at_its_budget_and_continues_with_a_larger_one(dsa, tmp_path):
     (tmp_path / "pair.md").write_text(DOCUMENT)
     (tmp_path / "script.md").write_text(REPLIES)
     run = dsa("run", "pair.md", "--model", "scripted:script.md", "--budget", "query_llm.calls=1", "--json")
@@ -32,7 +32,7 @@ def test_a_run_stops_at_its_budget_and_goes_on_with_another(dsa, tmp_path):
     assert (more.returncode, json.loads(more.stdout)["outcome"]) == (0, "succeeded")
 
 
-def test_what_is_no_budget_is_a_usage_error(dsa):
+def test_invalid_budget_is_a_usage_error(dsa):
     done = dsa("run", "dual_state", "--budget", "calls=many")
     assert (done.returncode, "'calls=many' is not a budget: 'many' is not a number of 0 or more" in done.stderr) == (
         2,

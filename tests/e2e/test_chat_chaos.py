@@ -1,4 +1,4 @@
-"""Models that do anything, users who do anything at any moment, processes that are killed: turns end, the table decides, nothing is lost or done twice.
+"""Random models, random users, and killed processes: turns end, the table decides, nothing is lost or done twice.
 
 A conversation alone: `pytest tests/e2e/test_chat_chaos.py -m "full or not full" -k "seed-17"`.
 """
@@ -30,7 +30,7 @@ from machines.tool_use.machine_session import SessionListeners
 
 SAMPLE, ALL = 2, 130
 TURNS = 14
-#: How often a process is killed in so many turns: in the sample, and in each of the others.
+#: Pairs of the number of kills and the number of turns: in the sample, and in each of the others.
 LIVES_SAMPLE, LIVES = (2, 6), (4, 12)
 LIVES_ALL = 18
 full = pytest.mark.full
@@ -42,7 +42,7 @@ def seeds(sample, number):
 
 
 @pytest.mark.parametrize("seed", seeds(SAMPLE, ALL))
-def test_whatever_model_and_user_do_each_turn_ends_and_the_table_decides(tmp_path, seed, figures):
+def test_every_turn_ends_by_the_table_with_random_models_and_users(tmp_path, seed, figures):
     did, tally = Counter(), Tally()
     plays = mischief(seed, did)
 
@@ -88,7 +88,7 @@ def life(runs, model, seed, turns, *run_id):
 
 
 def killed_after(process, entries, seconds):
-    """Kill a process some time after so many entries; tell whether it was alive."""
+    """Kill a process some seconds after a number of entries; return whether it was alive."""
     for line in process.stdout:
         entries -= line != "ready\n"
         if entries <= 0:
@@ -100,7 +100,7 @@ def killed_after(process, entries, seconds):
 
 
 def runs_in(folder):
-    """Name the runs that a store has, if there is one."""
+    """Return the ids of the runs in a store, if there is one."""
     if not (folder / "ledger.db").exists():
         return []
     with open_runs(folder) as runs:
@@ -108,7 +108,7 @@ def runs_in(folder):
 
 
 def left_running(folder):
-    """Name the processes that work in a folder."""
+    """Return the ids of the processes that work in a folder."""
     found = []
     for place in Path("/proc").glob("[0-9]*/cwd"):
         try:
@@ -126,7 +126,7 @@ def left_running(folder):
         *(pytest.param(seed, *LIVES, id=f"seed-{seed}", marks=full) for seed in range(LIVES_ALL)),
     ],
 )
-def test_killed_at_any_moment_and_resumed_each_turn_ends_and_nothing_is_done_twice(
+def test_conversation_killed_at_any_moment_resumes_without_repeating_work(
     tmp_path, seed, most_kills, most_turns, figures
 ):
     rng, did, kills = Random(f"lives {seed}"), Counter(), 0
@@ -157,7 +157,7 @@ def test_killed_at_any_moment_and_resumed_each_turn_ends_and_nothing_is_done_twi
     )
 
 
-# -- cut off behind every kind of entry ---------------------------------------------------------------------------------------
+# -- cut off after every kind of entry ----------------------------------------------------------------------------------------
 
 COUNT = "SELECT count(*) FROM cars"
 TROUBLE = (
@@ -168,7 +168,7 @@ WITH_THE_ONE_BEFORE = (RowEntry, RefusalEntry, EffectEntry)
 
 
 def troubled(folder):
-    """Have a conversation with an error, a retry, a reminder, a bound that is reached, and a turn that is stopped; return what the store has of it."""
+    """Hold a conversation with an error, a retry, a reminder, a limit that is reached, and a cancelled turn; return the stored run."""
 
     def player(body, number):
         return scripted(*TROUBLE)(body, number) if number < len(TROUBLE) else Said("Not stopped.")
@@ -194,7 +194,7 @@ def troubled(folder):
 
 
 def cuts(entries):
-    """Return how many entries a process may have written when it is killed: each kind of place once, or, in full, each place."""
+    """Yield each number of entries that a process may have written when it is killed, and whether that kind of place has come before."""
     seen = set()
     for count in range(2, len(entries) + 1):
         following = entries[count] if count < len(entries) else None
@@ -207,7 +207,7 @@ def cuts(entries):
 
 
 @pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=full)], ids=["sample", "everywhere"])
-def test_cut_off_behind_any_entry_it_goes_on_and_takes_the_next_message(tmp_path, everywhere, told):
+def test_conversation_cut_off_after_any_entry_takes_the_next_message(tmp_path, everywhere, told):
     recorded = troubled(tmp_path / "whole")
     stuck, number = [], 0
     with playing(lambda _body, _number: Said("Done.")) as played:
@@ -234,7 +234,7 @@ def test_cut_off_behind_any_entry_it_goes_on_and_takes_the_next_message(tmp_path
 
 
 async def goes_on(chat):
-    """Finish the turn that was cut off, and have another one."""
+    """Finish the turn that was cut off, and take another one."""
     await asyncio.wait_for(chat.go_on(), 30)
     assert chat.state.startswith("resting"), chat.state
     turn = await asyncio.wait_for(chat.say("And now?"), 30)

@@ -1,4 +1,4 @@
-"""`dsa chat` as it is typed: what it refuses, what it prints for programs, its lines that begin with a slash."""
+"""`dsa chat` as people type it: refusals, output for programs, and lines that begin with a slash."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def chat(tmp_path):
     return run
 
 
-def test_it_prints_one_object_a_turn_for_programs(chat):
+def test_json_option_prints_one_object_per_turn(chat):
     done = chat("numbers.csv", "--model", "scripted:script.md", "--ask", "What is there?", "--json")
     told = json.loads(done.stdout)
     assert (done.returncode, told["state"], told["turn"]["answer"]) == (0, "resting.completed", "Two rows.")
@@ -47,7 +47,7 @@ def test_it_prints_one_object_a_turn_for_programs(chat):
     assert told["turn"]["counters"]["rescues"] == {"alias": 1}
 
 
-def test_a_line_that_begins_with_a_slash_is_for_the_program(chat, tmp_path):
+def test_line_starting_with_a_slash_is_a_command(chat, tmp_path):
     said = "/artifacts\nWhat is there?\n/artifacts\n/state\n/branch 7\n/branch\n/export out\n/nope\n/end\n"
     done = chat("numbers.csv", "--model", "scripted:script.md", said=said)
     assert done.returncode == 0, done.stderr
@@ -76,14 +76,14 @@ def test_a_line_that_begins_with_a_slash_is_for_the_program(chat, tmp_path):
         (("--model", "scripted:script.md", "--param", "max_rounds=0", "--ask", "x"), 2, "max_rounds"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_used_is_said_in_a_sentence(chat, arguments, code, said):
+def test_unusable_arguments_are_reported_in_a_sentence(chat, arguments, code, said):
     done = chat(*arguments)
     assert done.returncode == code, done.stdout + done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_budget_holds_and_is_kept(chat):
+def test_budget_holds_and_survives_a_resume(chat):
     spent = chat(
         "numbers.csv", "--model", "scripted:script.md", "--budget", "ask_model.calls=1", "--ask", "What is there?"
     )
@@ -96,12 +96,12 @@ def test_a_budget_holds_and_is_kept(chat):
 
 
 @pytest.mark.parametrize("arguments", [("--ask", " "), ("--json",)])
-def test_nothing_to_say_is_no_turn(chat, arguments):
+def test_empty_message_is_refused(chat, arguments):
     done = chat("numbers.csv", "--model", "scripted:script.md", *arguments)
     assert (done.returncode, "say something" in done.stderr) == (2, True)
 
 
-def test_a_turn_that_fails_says_why_to_people_and_to_programs(chat):
+def test_failed_turn_gives_its_reason_in_text_and_in_json(chat):
     address = "http://127.0.0.1:1/v1#m"
     told = json.loads(chat("numbers.csv", "--model", address, "--ask", "x", "--json").stdout)
     assert "check that the server runs and that the address is right" in told["turn"]["why"]
@@ -111,12 +111,12 @@ def test_a_turn_that_fails_says_why_to_people_and_to_programs(chat):
     assert "/retry" in shown.stdout
 
 
-def test_what_was_loaded_is_shown(chat):
+def test_loaded_tables_are_shown(chat):
     done = chat("numbers.csv", "--model", "scripted:script.md", "--ask", "What is there?")
     assert "table numbers (numbers.csv): 2 rows; a BIGINT, b BIGINT" in done.stdout
 
 
-def test_what_was_shown_can_be_shown_again(chat, tmp_path):
+def test_transcript_repeats_the_printed_conversation(chat, tmp_path):
     done = chat("numbers.csv", "--model", "scripted:script.md", "--ask", "What is there?")
     shown = [*DSA, "show", "last", "--transcript"]
     again = subprocess.run(shown, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -125,7 +125,7 @@ def test_what_was_shown_can_be_shown_again(chat, tmp_path):
     assert lines[0] == "> What is there?"
 
 
-def test_what_is_sent_is_answered_on_the_screen(chat, tmp_path):
+def test_sent_message_is_answered_on_the_screen(chat, tmp_path):
     (tmp_path / "two.md").write_text("```\nOne.\n```\n```\nTwo.\n```\n")
     assert chat("numbers.csv", "--model", "scripted:two.md", "--ask", "x").returncode == 0
     typed = [*DSA, "send", "last", "message", "And then?"]
@@ -134,7 +134,7 @@ def test_what_is_sent_is_answered_on_the_screen(chat, tmp_path):
     assert "One." not in sent.stdout
 
 
-def test_an_export_overwrites_nothing(chat, tmp_path):
+def test_export_overwrites_nothing(chat, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "conversation.md").write_text("precious")
     done = chat("numbers.csv", "--model", "scripted:script.md", said="What is there?\n/export mine\n/export new\n")
@@ -143,14 +143,14 @@ def test_an_export_overwrites_nothing(chat, tmp_path):
     assert len(list((tmp_path / "new").iterdir())) == 2
 
 
-def test_an_empty_script_is_named(chat, tmp_path):
+def test_empty_script_is_reported(chat, tmp_path):
     (tmp_path / "empty.md").write_text(" \n")
     done = chat("numbers.csv", "--model", "scripted:empty.md", "--ask", "x")
     assert (done.returncode, "the script has no reply" in done.stderr) == (2, True)
 
 
 SCHEMA = json.loads(files("dsa.cli").joinpath("run.schema.json").read_text(encoding="utf-8"))
-#: Binds the names of the chat machine as we do, but for one guard.
+#: Binds the names of the chat machine as the shipped module does, except for one guard.
 STRICT = """
 from dsa.runtime.content import GuardInterface
 from machines.chat import bindings as ours
@@ -161,7 +161,7 @@ guards = {**ours.guards, "usable": FunctionGuard(object, lambda call: ("failed",
 """
 
 
-#: Writes down each start of Python in the sandbox: it is told to leave out `site`, which no other process of a conversation is.
+#: Records each start of Python in the sandbox, recognized by `-S`, which no other process of a conversation gets.
 STARTS = """
 import sys
 from machines.chat.bindings import effects, guards, spenders
@@ -179,9 +179,7 @@ TALKS = ("numbers.csv", "--model", "scripted:script.md", "--with", "starts.py")
 @pytest.mark.parametrize(
     ("arguments", "said"), [(("--ask", "What is there?"), ""), ((), "What is there?\n/end\n")], ids=["asked", "piped"]
 )
-def test_python_is_not_started_for_a_conversation_that_nobody_types_and_that_never_runs_it(
-    chat, tmp_path, arguments, said
-):
+def test_non_interactive_conversation_without_code_does_not_start_python(chat, tmp_path, arguments, said):
     (tmp_path / "starts.py").write_text(STARTS)
     done = chat(*TALKS, *arguments, said=said)
     assert (done.returncode, "Two rows." in done.stdout) == (0, True), done.stderr
@@ -189,7 +187,7 @@ def test_python_is_not_started_for_a_conversation_that_nobody_types_and_that_nev
 
 
 def test_python_starts_while_a_user_types(chat, tmp_path):
-    """At a terminal, where nothing has been typed yet. It shows, too, that the test above would see a start."""
+    """At a terminal, before anything is typed. This also shows that the test above would notice a start."""
     (tmp_path / "starts.py").write_text(STARTS)
     ours, theirs = pty.openpty()
     command = [*DSA, "chat", *TALKS]
@@ -205,7 +203,7 @@ def test_python_starts_while_a_user_types(chat, tmp_path):
     os.close(theirs)
 
 
-def test_each_turn_is_told_as_a_run_is(chat):
+def test_json_of_each_turn_matches_the_run_schema(chat):
     first = ("numbers.csv", "--model", "scripted:script.md", "--ask", "What is there?", "--ask", "And?", "--json")
     *told, last = (json.loads(line) for line in chat(*first).stdout.splitlines())
     for each in (*told, last):
@@ -218,7 +216,7 @@ def test_each_turn_is_told_as_a_run_is(chat):
     assert (found["kind"], found["exit_code"], refused.returncode) == ("unreadable", 2, 2)
 
 
-def test_names_are_bound_with_a_module_also_when_it_goes_on(chat, tmp_path):
+def test_module_given_by_with_is_used_also_on_resume(chat, tmp_path):
     (tmp_path / "strict.py").write_text(STRICT)
     begun = chat("numbers.csv", "--model", "scripted:script.md", "--with", "strict.py", "--ask", "What is there?")
     assert "nothing is to be looked at" in begun.stdout, begun.stderr
@@ -229,7 +227,7 @@ def test_names_are_bound_with_a_module_also_when_it_goes_on(chat, tmp_path):
     assert (missing.returncode, "there is no module 'nothing'" in missing.stderr) == (2, True)
 
 
-def test_a_named_secret_is_kept_nowhere_also_when_it_goes_on(chat, tmp_path):
+def test_named_secret_is_never_stored_not_even_on_resume(chat, tmp_path):
     (tmp_path / "two.md").write_text("```\nOne.\n```\n```\nTwo.\n```\n")
     begun = ("numbers.csv", "--model", "scripted:two.md", "--secret", "MINE", "--ask", "Is it hunter22?")
     done = chat(*begun, MINE="hunter22")
@@ -241,7 +239,7 @@ def test_a_named_secret_is_kept_nowhere_also_when_it_goes_on(chat, tmp_path):
     assert (unset.returncode, "--secret takes the name of a variable" in unset.stderr) == (2, True)
 
 
-def test_log_lines_or_answers_alone_take_the_place_of_what_is_shown(chat):
+def test_quiet_and_log_options_replace_the_display(chat):
     asked = ("numbers.csv", "--model", "scripted:script.md", "--ask", "What is there?")
     for more in (("--quiet",), ("--log", "info")):
         done = chat(*asked, *more)
@@ -252,7 +250,7 @@ def test_log_lines_or_answers_alone_take_the_place_of_what_is_shown(chat):
     assert (odd.returncode, "did you mean" in odd.stderr) == (2, True), odd.stderr
 
 
-def test_resume_talks_on_as_the_conversation_was_begun(chat, tmp_path):
+def test_resume_continues_the_conversation_as_it_was_started(chat, tmp_path):
     (tmp_path / "many.md").write_text("".join(f"```\n{word}.\n```\n" for word in ("One", "Two", "Three")))
     assert chat("numbers.csv", "--model", "scripted:many.md", "--ask", "x").returncode == 0
     done = chat("last", command="resume", said="And then?\n/state\nAnd then?\n")
@@ -269,7 +267,7 @@ def test_resume_talks_on_as_the_conversation_was_begun(chat, tmp_path):
     assert "is finished: closed" in over.stdout
 
 
-def test_resume_goes_on_without_deduplication_where_it_was_begun_so(chat, tmp_path):
+def test_resume_keeps_deduplication_off(chat, tmp_path):
     (tmp_path / "twice.md").write_text(SCRIPT + SCRIPT)
     begun = ("numbers.csv", "--model", "scripted:twice.md", "--no-dedup", "--ask", "What is there?")
     assert chat(*begun).returncode == 0
@@ -277,7 +275,7 @@ def test_resume_goes_on_without_deduplication_where_it_was_begun_so(chat, tmp_pa
     assert ("skipped, done already" in again.stdout, again.stdout.count("Two rows.")) == (False, 1), again.stdout
 
 
-def test_tables_that_are_exported_hold_no_formula(chat, tmp_path):
+def test_exported_tables_contain_no_formulas(chat, tmp_path):
     code = (
         r"open('made.csv', 'w').write('a,b\n=1+1,-5\nx;@y,+3\n'); open('made.tsv', 'w').write('a\tb\n\t=1+1\n-5\tx\n')"
     )
@@ -307,7 +305,7 @@ ENDLESS = (
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_interrupt_ends_the_loading_of_an_endless_view_and_leaves_nothing(tmp_path, number):
+def test_signal_stops_loading_an_endless_view_and_leaves_nothing_behind(tmp_path, number):
     with sqlite3.connect(tmp_path / "x.db") as data:
         data.execute(ENDLESS)
     data.close()
@@ -325,13 +323,13 @@ def test_an_interrupt_ends_the_loading_of_an_endless_view_and_leaves_nothing(tmp
         process.kill()
     assert process.returncode == (130 if number == signal.SIGINT else -number), said
     end = time.monotonic() + 60
-    while number != signal.SIGINT and work.parent.exists():  # the process that loads notices that nobody waits for it
+    while number != signal.SIGINT and work.parent.exists():  # the loading process notices that its parent is gone
         assert time.monotonic() < end
         time.sleep(0.01)
     assert not work.parent.exists()
 
 
-def test_a_view_at_its_limit_is_told_with_what_sets_a_higher_one(chat, tmp_path):
+def test_view_over_its_load_limit_is_reported_with_the_variable_to_set(chat, tmp_path):
     with sqlite3.connect(tmp_path / "x.db") as data:
         data.execute(ENDLESS)
     data.close()

@@ -1,4 +1,4 @@
-"""The page of a conversation: each call with its badges and reasons, tables, plots and files; and a conversation that goes on in the page."""
+"""The page of a conversation: each call with its badges and reasons, tables, plots and files; and a conversation that continues in the page."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ def page_of(chat, runs_folder):
 
 
 def text_fields_shown(entries):
-    """Return the fields whose texts a page shows, once each has had all hostile texts; none of them may become an element."""
+    """Return the fields whose texts a page shows, after filling each with all hostile texts; none of them may become an element."""
     shown = set()
     for field, changed in texts_by_field(entries, ALL_AT_ONCE):
         view = ChatPage("/runs/x", None)
@@ -64,7 +64,7 @@ def test_calls_have_badges_with_their_reasons(tmp_path):
     assert text_fields_shown(entries) >= {"text", "content", "columns", "rows", "message", "tool", "name"}
 
 
-def test_code_without_code_is_sent_back_and_says_why(tmp_path):
+def test_empty_code_is_sent_back_with_a_reason(tmp_path):
     steps = [sql(), python(""), python("print(df.n.sum())"), Said("So many.")]
     with conversation(tmp_path, scripted(*steps)) as (chat, _):
         say(chat, "How many?")
@@ -75,7 +75,7 @@ def test_code_without_code_is_sent_back_and_says_why(tmp_path):
     assert total in page.text
 
 
-def test_files_and_pictures_are_those_of_the_conversation(tmp_path):
+def test_page_shows_files_and_pictures_of_the_conversation(tmp_path):
     steps = [
         sql(),
         python("df.to_csv('hp.csv')\ndf.plot.bar(x='Origin', y='hp')\nplt.savefig('hp.png')"),
@@ -95,7 +95,7 @@ def test_files_and_pictures_are_those_of_the_conversation(tmp_path):
     assert view.file("nothing.csv") is None
 
 
-def test_file_made_again_is_shown_once_and_named_by_the_calls_after(tmp_path):
+def test_file_made_again_is_shown_once_and_named_by_later_calls(tmp_path):
     plot = "df.to_csv('{name}.csv')\nprint({number})"
     steps = [
         sql(),
@@ -118,7 +118,7 @@ def test_file_made_again_is_shown_once_and_named_by_the_calls_after(tmp_path):
     assert page.text.rindex(" bytes") < page.text.index("kept once"), "the call that made it has no badge"
 
 
-def test_call_without_a_result_says_why(tmp_path):
+def test_call_without_a_result_shows_its_progress(tmp_path):
     with conversation(tmp_path, following(sql(), answer="There.")) as (chat, _):
         say(chat, "?")
         entries = list(chat.run.ledger)
@@ -142,7 +142,7 @@ def test_call_without_a_result_says_why(tmp_path):
 
 
 def half_now(text, gate):
-    """Play a model that says half of a text, and the rest when a gate opens."""
+    """Play a model that sends half of a text, and the rest when a gate opens."""
 
     def send(handler, _over):
         handler.send_response(200)
@@ -159,7 +159,7 @@ def half_now(text, gate):
     return send
 
 
-def test_conversation_goes_on_in_the_page(tmp_path):
+def test_conversation_continues_in_the_page(tmp_path):
     (tmp_path / "numbers.csv").write_text("a,b\n1,2\n3,4\n")
     gate = threading.Event()
     query = Said(calls=(("run_sql", {"sql": "SELECT sum(a) AS total FROM numbers GROUP BY b ORDER BY b"}),))
@@ -199,7 +199,7 @@ def test_conversation_goes_on_in_the_page(tmp_path):
     assert played.faults == []
 
 
-def test_conversation_is_begun_in_the_page(tmp_path):
+def test_conversation_can_be_started_in_the_page(tmp_path):
     (tmp_path / "numbers.csv").write_text("a,b\n1,2\n3,4\n")
     query = Said(calls=(("run_sql", {"sql": "SELECT a FROM numbers"}),))
     with playing(following(query, answer="Two rows.")) as played, web_server(tmp_path) as here:
@@ -228,7 +228,7 @@ def test_conversation_is_begun_in_the_page(tmp_path):
 
 
 def turns_on(page):
-    """Return the names of the turns on a page, and the addresses of the links there."""
+    """Return the names of the turns on a page, and the addresses of its links to earlier turns."""
     names = [values.get("aria-label") or "" for tag, values in page.elements if tag == "section"]
     links = [values["href"] for tag, values in page.elements if tag == "a" and "earlier" in values["href"]]
     return [name for name in names if name.startswith("Turn")], links

@@ -1,4 +1,4 @@
-"""Data as a package ships it, held in a conversation as people hold them: load, ask, SQL, plot, CSV, continue, refine, run it again."""
+"""Real data of a package in realistic conversations: load, ask, SQL, plot, CSV, continue, refine, run again."""
 
 import pytest
 from chat_server import Said
@@ -8,7 +8,7 @@ from machines.chat.command import counters_of
 from machines.tool_use.records import as_data
 
 CARS, WEATHER, STOCKS = (VEGA / name for name in ("cars.json", "seattle-weather.csv", "stocks.csv"))
-#: For each file: the query, the plot, the CSV, a refined query with its plot; each also in other words.
+#: For each file: the query, the plot, the CSV, a refined query with its plot; each also phrased differently.
 WORK = {
     "cars": (
         ("SELECT Origin, avg(Miles_per_Gallon) AS mpg FROM cars GROUP BY Origin ORDER BY Origin", "select origin, avg(miles_per_gallon) as mpg -- each\nfrom cars group by origin order by origin;"),
@@ -40,7 +40,7 @@ def sql(text):
 
 
 def forgetful(table, in_other_words):
-    """Play a model that begins from scratch whenever it is told to go on, and does the refined work where that is wanted, too."""
+    """Play a model that starts from scratch whenever it is asked to continue, and also does the refined work on request."""
     first, plot, csv, finer, finer_plot = WORK[table]
 
     def player(body, _number):
@@ -67,7 +67,7 @@ def forgetful(table, in_other_words):
         for is_tried in [in_other_words in tried]
     ],
 )
-def test_nothing_is_made_twice_but_after_the_explicit_rerun(tmp_path, table, in_other_words, figures):
+def test_nothing_is_made_twice_except_on_an_explicit_rerun(tmp_path, table, in_other_words, figures):
     with conversation(tmp_path, forgetful(table, in_other_words), data=(CARS, WEATHER, STOCKS)) as (chat, played):
         assert {each.name for each in chat.resources.database.tables} == {"cars", "seattle_weather", "stocks"}
         made, calls = [], []
@@ -91,7 +91,7 @@ def test_nothing_is_made_twice_but_after_the_explicit_rerun(tmp_path, table, in_
     )  # two tables, two plots; the CSV of Python has the bytes of the table
     assert new == {1: 2, 2: 0, 3: 2, 4: 0, 5: 0}
     assert calls[0] == ["done"] * 3
-    assert calls[4] == ["done"] * 5  # the user wanted it: all was done again, and gave the same
+    assert calls[4] == ["done"] * 5  # the user asked for it: everything was done again, with the same results
     assert len(set(made[4])) == 4
     skipped = [status for each in calls[1:4] for status in each].count("duplicate_tool_call_skipped")
     if not in_other_words:
@@ -103,8 +103,8 @@ def test_nothing_is_made_twice_but_after_the_explicit_rerun(tmp_path, table, in_
     figures("real data", f"{table}, {'other' if in_other_words else 'same'} words", requests=len(played.requests), calls=sum(map(len, calls)), skipped=skipped, artifacts=len(contents), **{"kept once": reasons["duplicate_artifact_prevented"]})  # fmt: skip
 
 
-def test_what_is_asked_about_several_files_is_true(tmp_path):
-    """A query over two of them gives what the files say, counted here by other means."""
+def test_query_over_several_files_is_correct(tmp_path):
+    """A query over two files gives the values that are computed here directly from the files."""
     text = "SELECT (SELECT count(*) FROM stocks WHERE symbol = 'MSFT') AS months, (SELECT max(temp_max) FROM seattle_weather) AS hottest"
     with conversation(
         tmp_path,
@@ -117,10 +117,10 @@ def test_what_is_asked_about_several_files_is_true(tmp_path):
     assert call.result["rows"] == [[months, hottest]]
 
 
-# -- what the guards are worth ----------------------------------------------------------------------------------------------
+# -- effect of the guards ---------------------------------------------------------------------------------------------------
 
 PLOT, CSV = WORK["cars"][1], WORK["cars"][2]
-#: The same work twice, as a sloppy model sends it: now as it should be, now under other names, in fences, as JSON in the place of code.
+#: The same work twice, as a sloppy model sends it: once correctly, once under other names, in fences, or with JSON in place of code.
 SLOPPY = (
     ("run_sql", {"sql": WORK["cars"][0][0]}),
     ("run_python", {"code": PLOT[0]}),
@@ -132,12 +132,12 @@ SLOPPY = (
 
 
 def sloppy(body, _number):
-    """Play a model that is sloppy, and forgetful: the same in every turn, and the same twice in one."""
+    """Play a model that is sloppy and forgetful: it does the same in every turn, and everything twice in each."""
     at = steps_since_user(body)
     return Said(calls=(SLOPPY[at],)) if at < len(SLOPPY) else Said("Done.")
 
 
-def test_rescues_and_duplicates_with_normalisation_and_dedup_off_and_on(tmp_path, figures):
+def test_normalisation_rescues_calls_and_dedup_prevents_duplicates(tmp_path, figures):
     made, done = {}, {}
     for normalise in (False, True):
         for dedup in (False, True):

@@ -1,4 +1,4 @@
-"""Conversations that are cut off anywhere and go on: in the middle of an answer, of a query, between turns; branched; refused to two at once."""
+"""Conversations that are cut off anywhere and continue: in the middle of an answer, of a query, or between turns; branched; locked against a second process."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ def until(condition, seconds=60):
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_killed_in_the_middle_of_an_answer_it_is_asked_again_and_nothing_else_is_done_twice(tmp_path, at):
+def test_answer_cut_off_by_a_kill_is_requested_again_and_nothing_else_repeats(tmp_path, at):
     hanging = []
 
     def player(body, number):
@@ -56,11 +56,11 @@ def test_killed_in_the_middle_of_an_answer_it_is_asked_again_and_nothing_else_is
                 assert [call.status for call in turn.calls] == ["done", "done"]
                 assert chat.state == "resting.completed"
     assert played.faults == []
-    assert len(played.requests) == 4  # one of them twice
+    assert len(played.requests) == 4  # one of them was sent twice
     assert played.requests[at]["messages"] == played.requests[at + 1]["messages"]
 
 
-def test_a_call_that_was_cancelled_is_told_as_interrupted(tmp_path):
+def test_turn_cancelled_during_an_answer_ends_and_the_conversation_continues(tmp_path):
     begun = []
 
     def player(body, number):
@@ -73,7 +73,7 @@ def test_a_call_that_was_cancelled_is_told_as_interrupted(tmp_path):
 
         async def stopped():
             turn = asyncio.ensure_future(chat.say("How many?"))
-            while not begun:  # noqa: ASYNC110  (what it waits for tells nobody)
+            while not begun:  # noqa: ASYNC110  (nothing notifies of it)
                 await asyncio.sleep(0.01)
             chat.cancel()
             return await turn
@@ -83,14 +83,14 @@ def test_a_call_that_was_cancelled_is_told_as_interrupted(tmp_path):
         assert say(chat, "Say it").answer == "There are 406."
 
 
-def test_a_call_without_a_result_never_reaches_a_provider(tmp_path):
-    """The turn is stopped while Python runs: the next request has a result for the call all the same."""
+def test_call_without_a_result_never_reaches_a_provider(tmp_path):
+    """The turn is cancelled while Python runs: the next request still has a result for the call."""
     player = scripted(sql(), python("import time\ntime.sleep(60)"), Said("I was interrupted."))
     with conversation(tmp_path, player) as (chat, played):
 
         async def stopped():
             turn = asyncio.ensure_future(chat.say("How many?"))
-            while chat.state != "working.analyzing":  # noqa: ASYNC110  (what it waits for tells nobody)
+            while chat.state != "working.analyzing":  # noqa: ASYNC110  (nothing notifies of it)
                 await asyncio.sleep(0.01)
             chat.cancel()
             return await turn
@@ -102,7 +102,7 @@ def test_a_call_without_a_result_never_reaches_a_provider(tmp_path):
     assert result["error"]["code"] == "interrupted"
 
 
-def test_another_process_is_refused_while_a_turn_goes_on_and_may_go_on_with_it_afterwards(tmp_path):
+def test_conversation_is_locked_during_a_turn_and_free_afterwards(tmp_path):
     def asked_by_another(body, number):
         if number == 1:
             with open_runs(tmp_path / "runs") as others, pytest.raises(HeldError):
@@ -119,7 +119,7 @@ def test_another_process_is_refused_while_a_turn_goes_on_and_may_go_on_with_it_a
         assert [turn.text for turn in chat.conversation.turns] == ["How many?", "And now?", "continue"]
 
 
-def test_a_branch_goes_on_from_the_end_of_a_turn(tmp_path):
+def test_branch_continues_from_the_end_of_a_turn(tmp_path):
     with conversation(tmp_path, following(sql(), python(PLOT), answer="See hp.png.")) as (chat, played):
         say(chat, "Compare horsepower by origin", "continue")
         before = branch(chat.runs, chat.run_id, 0)
@@ -134,7 +134,7 @@ def test_a_branch_goes_on_from_the_end_of_a_turn(tmp_path):
     assert sum("duplicate_tool_call_skipped" in each for each in statuses) == 2
 
 
-def test_a_conversation_cannot_be_branched_in_the_middle_of_a_turn(tmp_path):
+def test_conversation_cannot_be_branched_in_the_middle_of_a_turn(tmp_path):
     def player(body, number):
         if number == 1:
             return lambda _handler, over: over.wait(60)

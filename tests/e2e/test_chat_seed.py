@@ -1,4 +1,4 @@
-"""Workstream G of seed 002, each line a test, and its five end-to-end criteria: the real engine against a server that plays a forgetful model."""
+"""Workstream G of seed 002, one test for each line, and its end-to-end criteria: the real engine against a server that plays a forgetful model."""
 
 import json
 import re
@@ -34,7 +34,7 @@ TABLE = re.compile(r"cars_[0-9a-f]{6}\.csv")
 
 
 def in_turns(*turns):
-    """Play a model that does other steps in each turn, and then answers."""
+    """Play a model that does different steps in each turn, and then answers."""
 
     def player(body, number):
         users = sum(m["role"] == "user" and not m["content"].startswith("[") for m in body["messages"])
@@ -61,7 +61,7 @@ def test_g1_artifact_inventory_always_included_in_context(tmp_path):
             assert (each["source_call_id"], each["logical_key"]) == (artifact.source_call_id, artifact.logical_key)
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", each["created_at"])
         sizes.append(len(inventory))
-    assert sizes == [0, 1, 2, 2, 2, 2, 2, 2]  # the CSV of Python has the content of that of SQL
+    assert sizes == [0, 1, 2, 2, 2, 2, 2, 2]  # the CSV of Python has the content of the CSV of SQL
 
 
 @pytest.mark.parametrize("again", [ANALYSIS, IN_OTHER_WORDS], ids=["same words", "other words"])
@@ -77,7 +77,7 @@ def test_g2_duplicate_artifact_prevention_across_same_turn_and_follow_up_continu
     assert (skipped, kept_once) == ((6, 1) if again is ANALYSIS else (4, 3))
 
 
-def test_g2_without_the_guards_the_same_script_makes_duplicates(tmp_path):
+def test_g2_same_script_makes_duplicates_without_the_guards(tmp_path):
     with conversation(tmp_path, in_turns((*ANALYSIS, *IN_OTHER_WORDS), ANALYSIS), dedup=False) as (chat, _):
         say(chat, "Compare horsepower by origin", "continue")
         contents = [each.digest for each in chat.conversation.inventory]
@@ -106,12 +106,12 @@ def test_g3_state_transition_validity(tmp_path):
     ]
 
 
-def test_g3_an_invalid_transition_is_rejected_with_a_code_and_moves_nothing(tmp_path):
+def test_g3_invalid_transition_is_rejected_with_a_code_and_changes_nothing(tmp_path):
     with conversation(tmp_path, following(*ANALYSIS)) as (chat, _):
         say(chat, "Compare horsepower by origin")
         import asyncio
 
-        asyncio.run(chat.tell("retried"))  # there is nothing to try again
+        asyncio.run(chat.tell("retried"))  # there is nothing to retry
         assert chat.state == "resting.completed"
         run_id = chat.run_id
     with open_runs(tmp_path / "runs") as runs:
@@ -143,7 +143,7 @@ def test_g4_empty_python_code_recovery_path(tmp_path):
     assert counters["retry_success_rate"] == 1.0
 
 
-def test_g4_a_second_empty_payload_is_refused_not_guided(tmp_path):
+def test_g4_second_empty_payload_is_refused_without_guidance(tmp_path):
     player = scripted(python(""), python("# nothing"), Said("I cannot."))
     with conversation(tmp_path, player) as (chat, _):
         turn = say(chat, "Hello")
@@ -216,7 +216,7 @@ def test_g6_report_mode_and_artifact_dedup_coexist_without_regressions(tmp_path)
     assert shown == sorted(made)
 
 
-def test_another_answer_has_a_report_of_its_own(tmp_path):
+def test_different_answer_gets_its_own_report(tmp_path):
     def player(body, _number):
         said = [m["content"] for m in body["messages"] if m["role"] == "user"]
         return Said(f"There are {len(said) // 3} of them.")
@@ -255,7 +255,7 @@ def test_e2_continue_follows_prior_state_and_artifacts_instead_of_restarting_fro
     with conversation(tmp_path, in_turns(ANALYSIS, (python("print(df['hp'].max())"),))) as (chat, played):
         say(chat, "Compare horsepower by origin")
         turn = say(chat, "continue")
-        assert turn.calls[0].result["output"] == "119.9\n"  # the latest table is still there
+        assert turn.calls[0].result["output"] == "119.9\n"  # the latest table is still available
     inventory, summaries = told(played.requests[4])
     assert [TABLE.sub("TABLE", each["name"]) for each in inventory] == ["TABLE", "hp.png"]
     (summary,) = summaries
@@ -264,7 +264,7 @@ def test_e2_continue_follows_prior_state_and_artifacts_instead_of_restarting_fro
 
 
 def test_e3_python_empty_code_and_stream_mismatch_errors_are_rare_and_recoverable(tmp_path):
-    """Calls as models send them: mended, each is made; taken as they are sent, most are not."""
+    """Calls as models send them: repaired, all are made; taken literally, most are not."""
     sent = (
         {"script": "print(1)"},
         {"arguments": {"code": "print(2)"}},
@@ -283,8 +283,8 @@ def test_e3_python_empty_code_and_stream_mismatch_errors_are_rare_and_recoverabl
             done[normalise] = [call.status for call in turn.calls].count("done")
             rescued = sum(counters_of(chat.conversation).rescues.get(kind, 0) for kind in ("alias", "nested", "fence"))
             assert rescued == (3 if normalise else 0)
-    print(f"made of {len(sent)} calls: {done[True]} mended, {done[False]} as sent")
-    assert done == {True: 8, False: 1}  # JSON in the place of code is a dictionary to Python, and does nothing
+    print(f"made of {len(sent)} calls: {done[True]} repaired, {done[False]} as sent")
+    assert done == {True: 8, False: 1}  # JSON in place of code is a dictionary in Python, and does nothing
 
 
 def test_e4_state_transitions_are_explicit_and_observable(tmp_path):

@@ -1,4 +1,4 @@
-"""Several queries of one answer run side by side: told in the order asked, kept when the process is killed, stopped together."""
+"""Several queries of one answer run in parallel: reported in request order, kept when the process is killed, cancelled together."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from dsa.runs.runs import open_runs
 from machines.chat.chat_session import Chat
 
 CALLS = 3
-#: Bindings whose queries each wait until there is a file with the id of their call, and write down that they began.
+#: Bindings whose queries record that they started, and each wait for a file named after the id of their call.
 GATED = """
 import asyncio
 from pathlib import Path
@@ -40,7 +40,7 @@ effects = {{**effects, "run_sql": run_sql}}
 
 @pytest.fixture
 def gates(tmp_path):
-    """A folder of gates, with the module of bindings that waits at them."""
+    """A folder of gates, with the module of bindings that waits for them."""
     folder = tmp_path / "gates"
     folder.mkdir()
     (folder / "begun").touch()
@@ -53,7 +53,7 @@ def begun(gates):
 
 
 def asks_for_three(body, number):
-    """Play a model that asks for three queries, which differ from turn to turn, and then answers."""
+    """Play a model that requests three queries, different ones in each turn, and then answers."""
     if body["messages"][-1]["role"] == "tool":
         return Said("Done.")
     return Said(calls=tuple(("run_sql", {"sql": f"SELECT {number} AS request, {n} AS n"}) for n in range(CALLS)))
@@ -63,14 +63,14 @@ def ids(request):
     return [f"call_{request}_{n}" for n in range(CALLS)]
 
 
-def results_told(body):
+def sent_results(body):
     """Return the last results of calls in a request: pairs of the call's id and the rows."""
     tools = [message for message in body["messages"] if message["role"] == "tool"][-CALLS:]
     return [(message["tool_call_id"], json.loads(message["content"])["rows"]) for message in tools]
 
 
 @pytest.mark.parametrize("late", range(CALLS))
-def test_killed_while_one_of_three_queries_runs_only_that_one_is_made_again(tmp_path, gates, late):
+def test_only_the_query_cut_off_by_a_kill_is_made_again(tmp_path, gates, late):
     early = [call_id for n, call_id in enumerate(ids(0)) if n != late]
     with playing(asks_for_three) as played, open_runs(tmp_path / "runs") as runs:
         process = ask(
@@ -92,7 +92,7 @@ def test_killed_while_one_of_three_queries_runs_only_that_one_is_made_again(tmp_
             assert [each.source_call_id for each in chat.conversation.inventory] == ids(0)
         entries = runs.stored_run(run_id).entries
     assert begun(gates) == [*ids(0), ids(0)[late]]
-    assert [results_told(body) for body in played.requests[1:]] == [
+    assert [sent_results(body) for body in played.requests[1:]] == [
         [(call_id, [[0, n]]) for n, call_id in enumerate(ids(0))]
     ]
     assert played.faults == []
@@ -100,7 +100,7 @@ def test_killed_while_one_of_three_queries_runs_only_that_one_is_made_again(tmp_
     follows_the_table(load("chat"), entries)
 
 
-def test_results_are_told_in_the_order_asked_whatever_came_first(tmp_path, gates):
+def test_results_are_reported_in_request_order_whichever_finishes_first(tmp_path, gates):
     async def turn_in(order, request):
         turn = asyncio.ensure_future(chat.say("Three other things"))
         for count, n in enumerate(order):
@@ -118,12 +118,12 @@ def test_results_are_told_in_the_order_asked_whatever_came_first(tmp_path, gates
             request = 2 * number
             assert asyncio.run(turn_in(order, request)).answer == "Done."
             expected = [(call_id, [[request, n]]) for n, call_id in enumerate(ids(request))]
-            assert results_told(played.requests[-1]) == expected, order
+            assert sent_results(played.requests[-1]) == expected, order
             assert [each.source_call_id for each in chat.conversation.inventory][-CALLS:] == ids(request), order
         assert len(set(names(chat))) == len(names(chat)) == CALLS * (number + 1)
 
 
-def test_a_turn_that_is_stopped_stops_all_its_queries(tmp_path):
+def test_cancelled_turn_stops_all_its_queries(tmp_path):
     def player(body, number):
         if number:
             return asks_for_three(body, number) if number == 1 else Said("Done.")
@@ -136,14 +136,14 @@ def test_a_turn_that_is_stopped_stops_all_its_queries(tmp_path):
 
         async def stopped():
             turn = asyncio.ensure_future(chat.say("Count"))
-            while len(queries()) < CALLS or len(chat.conversation.running_calls) < CALLS:  # noqa: ASYNC110  (what it waits for tells nobody)
+            while len(queries()) < CALLS or len(chat.conversation.running_calls) < CALLS:  # noqa: ASYNC110  (nothing notifies of it)
                 await asyncio.sleep(0.01)
             processes.extend(queries())
             chat.cancel()
             return await turn
 
         def queries():
-            return list(database._busy)  # noqa: SLF001  (what is tested is that they are gone)
+            return list(database._busy)  # noqa: SLF001  (the test checks that they are gone)
 
         processes = []
         assert [call.status for call in asyncio.run(stopped()).calls] == ["turn_cancelled"] * CALLS

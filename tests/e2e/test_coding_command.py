@@ -1,4 +1,4 @@
-"""`dsa code` as it is typed: exit codes, leave that is asked for, runs that are taken up, what is printed for programs."""
+"""`dsa code` as people type it: exit codes, requests for permission, resumed runs, output for programs."""
 
 import json
 import os
@@ -22,7 +22,7 @@ RUN = calls(("run_cmd", {"cmd": ["python", "-m", "json.tool", "--help"]}))
 STAYS = "stays: .agent_context, agent_ledger.log, which describe the last run here for people; nothing needs them\n"
 
 
-def test_it_prints_one_object_for_programs(code, tmp_path):
+def test_json_option_prints_one_object(code, tmp_path):
     done = code("Do it", "--mode", "full-auto", "--json")
     told = json.loads(done.stdout)["work"]
     assert (done.returncode, told["state"], told["rounds"], told["files"]) == (0, "goal_complete", 2, ["a.txt"])
@@ -40,7 +40,7 @@ def test_it_prints_one_object_for_programs(code, tmp_path):
         (("Do it", "--config", "nix.toml"), "nix.toml"),
     ],
 )
-def test_it_prints_an_object_for_programs_also_where_nothing_can_be_begun(code, arguments, told):
+def test_json_option_prints_an_object_even_when_work_cannot_start(code, arguments, told):
     done = code(*arguments, "--json")
     found = json.loads(done.stdout)
     assert (found["kind"], found["exit_code"], done.returncode) == ("unreadable", 2, 2)
@@ -62,7 +62,7 @@ def test_it_prints_an_object_for_programs_also_where_nothing_can_be_begun(code, 
         ((WRITE, DONE, RUN, DONE), ("--template", "script"), 0, "goal_complete"),
     ],
 )
-def test_the_exit_code_says_how_it_ended(code, script, arguments, exit_code, state):
+def test_exit_code_reflects_how_the_work_ended(code, script, arguments, exit_code, state):
     done = code("Do it", "--mode", "full-auto", *arguments, script=script)
     told = re.search(r"-coding-\w+: (\w+);", done.stdout)
     assert told is not None, done.stdout + done.stderr
@@ -83,7 +83,7 @@ def test_the_exit_code_says_how_it_ended(code, script, arguments, exit_code, sta
         ),
     ],
 )
-def test_last_line_says_what_is_not_done_by_what_is_recorded(code, script, says):
+def test_last_line_lists_what_the_record_shows_as_not_done(code, script, says):
     done = code("Do it", "--mode", "full-auto", script=script)
     last = done.stdout.splitlines()[-1]
     assert (done.returncode, says in last) == (1, True), done.stdout
@@ -99,7 +99,7 @@ def test_last_line_says_what_is_not_done_by_what_is_recorded(code, script, says)
         ("run the program", "there is no command result in this subtask, which says to run or test something"),
     ],
 )
-def test_result_that_does_not_fit_the_subtask_shows_nothing(code, subtask, lacks):
+def test_result_that_does_not_fit_the_subtask_proves_nothing(code, subtask, lacks):
     plan, look = json.dumps([{"description": "Do it", "subtasks": [subtask]}]), calls(("list_dir", {}))
     done = code("Do it", "--mode", "full-auto", script=(plan, look, DONE, DONE))
     assert f"[no_evidence] {lacks}" in done.stdout
@@ -109,12 +109,12 @@ def test_result_that_does_not_fit_the_subtask_shows_nothing(code, subtask, lacks
     assert (done.returncode, "no_evidence" in done.stdout) == (0, False), done.stdout
 
 
-def test_done_is_said_where_each_subtask_has_a_result(code):
+def test_goal_is_reported_achieved_when_every_subtask_has_a_result(code):
     done = code("Do it", "--mode", "full-auto")
     assert (done.returncode, "Goal achieved" in done.stdout, "not done" in done.stdout) == (0, True, False)
 
 
-def test_where_nobody_is_asked_it_waits_and_goes_on_with_leave(code, tmp_path):
+def test_run_without_a_terminal_waits_and_continues_once_permitted(code, tmp_path):
     done = code("Do it")
     assert done.returncode == 3
     assert "+one" in done.stdout
@@ -125,7 +125,7 @@ def test_where_nobody_is_asked_it_waits_and_goes_on_with_leave(code, tmp_path):
     assert (tmp_path / "work" / "a.txt").read_text() == "one\n"
 
 
-def test_the_next_question_is_shown_whole_whoever_goes_on(code, tmp_path):
+def test_next_question_is_shown_in_full_after_send_and_resume(code, tmp_path):
     other = calls(("write_file", {"path": "b.txt", "content": "two\n"}))
     assert code("Do it", script=(PLAN, WRITE, other, DONE)).returncode == 3
     for command, said in (("send", ("denied", "use b instead")), ("resume", ())):
@@ -140,7 +140,7 @@ def test_the_next_question_is_shown_whole_whoever_goes_on(code, tmp_path):
     assert (tmp_path / "work" / "b.txt").exists()
 
 
-def test_leave_for_a_command_is_asked_with_its_folder_and_all_that_it_reads(code, tmp_path):
+def test_permission_request_for_a_command_shows_its_folder_and_all_its_input(code, tmp_path):
     (tmp_path / "work" / "sub").mkdir()
     unseen = "import os\n" + "x = 1\n" * 500 + "os.remove('precious.txt')\n"
     asked = {"cmd": ["python", "x.py"], "stdin": unseen, "cwd": "./sub/"}
@@ -153,7 +153,7 @@ def test_leave_for_a_command_is_asked_with_its_folder_and_all_that_it_reads(code
     assert "run_cmd needs permission:\n  python x.py\nto allow it" in sent.stdout, sent.stdout
 
 
-def test_leave_that_is_denied_is_told_to_the_model(code, tmp_path):
+def test_denied_call_is_recorded_and_not_made(code, tmp_path):
     assert code("Do it", script=(PLAN, WRITE, FAILED)).returncode == 3
     assert code("last", "denied", command="send").returncode == 3
     shown = code("last", "--counters", command="show").stdout
@@ -161,7 +161,7 @@ def test_leave_that_is_denied_is_told_to_the_model(code, tmp_path):
     assert not (tmp_path / "work" / "a.txt").exists()
 
 
-def test_a_mode_that_only_reads_changes_nothing(code, tmp_path):
+def test_read_only_mode_changes_nothing(code, tmp_path):
     look = calls(("list_dir", {}))
     done = code(
         "Look", "--mode", "read-only", script=(PLAN, WRITE, calls(("run_cmd", {"cmd": ["python", "a.py"]})), look, DONE)
@@ -171,13 +171,13 @@ def test_a_mode_that_only_reads_changes_nothing(code, tmp_path):
     assert [path.name for path in (tmp_path / "work").iterdir() if not path.name.startswith((".agent", "agent"))] == []
 
 
-def test_a_workspace_that_is_not_there_is_named(tmp_path):
+def test_missing_workspace_is_reported(tmp_path):
     typed = [*DSA, "code", "Do it", "-w", "gone", "--model", "scripted:x.md"]
     done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "the workspace must be an existing folder" in done.stderr) == (2, True)
 
 
-def test_a_script_that_is_not_there_is_named_and_nothing_is_kept(tmp_path):
+def test_missing_script_is_reported_and_nothing_is_stored(tmp_path):
     (tmp_path / "work").mkdir()
     typed = [*DSA, "code", "Do it", "-w", "work", "--model", "scripted:gone.md"]
     done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -185,7 +185,7 @@ def test_a_script_that_is_not_there_is_named_and_nothing_is_kept(tmp_path):
     assert list((tmp_path / "work").iterdir()) == []
 
 
-def test_the_same_goal_is_taken_up_unless_it_is_to_be_fresh(code):
+def test_same_goal_is_resumed_unless_fresh_is_requested(code):
     assert code("Do it").returncode == 3  # it waits for leave
     again = code("Do it", "--json")
     told = json.loads(again.stdout)
@@ -194,7 +194,7 @@ def test_the_same_goal_is_taken_up_unless_it_is_to_be_fresh(code):
     assert json.loads(fresh.stdout)["run"] != told["run"]
 
 
-def test_undo_says_what_it_did_and_what_it_left(code, tmp_path):
+def test_undo_reports_what_it_did_and_what_it_left(code, tmp_path):
     assert code("Do it", "--mode", "full-auto").returncode == 0
     assert "+one" in code("last", "--diff", command="show").stdout
     undone = code("last", command="undo")
@@ -206,7 +206,7 @@ def test_undo_says_what_it_did_and_what_it_left(code, tmp_path):
     assert (left.returncode, left.stdout.startswith("left alone: a.txt (")) == (1, True)
 
 
-def test_undo_shows_no_name_that_steers_a_terminal(code, tmp_path):
+def test_undo_escapes_file_names_that_control_a_terminal(code, tmp_path):
     make = "open('a\\x1b[31mred\\nremoved: b', 'w').close(); open('b\\x1b[2J', 'w').close()"
     ran = calls(("run_cmd", {"cmd": ["python", "-c", make]}))
     (tmp_path / "dsa.toml").write_text("[code.commands]\ncode = true\n")
@@ -219,7 +219,7 @@ def test_undo_shows_no_name_that_steers_a_terminal(code, tmp_path):
     ]  # fmt: skip
 
 
-def test_undo_without_anything_to_put_back_says_so(code):
+def test_undo_with_nothing_to_restore_says_so(code):
     assert code("Do it", "--mode", "full-auto").returncode == 0
     assert code("last", command="undo").stdout == f"removed: a.txt\n{STAYS}"
     again = code("last", command="undo")
@@ -230,7 +230,7 @@ def test_undo_without_anything_to_put_back_says_so(code):
     assert "nothing was changed" in code("last", "--diff", command="show").stdout
 
 
-def test_what_waits_for_leave_is_said_wherever_it_can_be_given(code):
+def test_pending_permission_is_shown_by_show_and_send(code):
     assert code("Do it", script=(PLAN, WRITE, WRITE, DONE)).returncode == 3
     assert "allow write_file a.txt?" in code("last", command="show").stdout
     sent = code("last", "denied", command="send")
@@ -238,11 +238,11 @@ def test_what_waits_for_leave_is_said_wherever_it_can_be_given(code):
 
 
 def timeless(text):
-    """Return the lines of a text without how long anything took."""
+    """Return the lines of a text without durations."""
     return re.sub(r"\d+\.\d s", "T s", text).splitlines()
 
 
-def test_what_happens_after_something_was_sent_is_shown_as_the_work_is(code, tmp_path):
+def test_work_after_send_is_displayed_like_other_work(code, tmp_path):
     begun, _, rest = code("Do it", "--mode", "full-auto").stdout.partition("write_file  a.txt\n")
     (tmp_path / "work" / "a.txt").unlink()
     assert code("Do it", "--fresh").returncode == 3
@@ -254,14 +254,14 @@ def test_what_happens_after_something_was_sent_is_shown_as_the_work_is(code, tmp
     assert "Wrote" not in code("last", "permitted", "--quiet", command="send").stdout
 
 
-def test_what_was_shown_can_be_shown_again(code):
+def test_transcript_repeats_the_printed_work(code):
     *lines, _totals = code("Do it", "--mode", "full-auto").stdout.splitlines()
     again = code("last", "--transcript", command="show")
     assert (again.returncode, again.stdout.splitlines()) == (0, lines)
     assert "write_file  a.txt" in lines
 
 
-def test_a_run_of_another_machine_has_no_transcript(code, tmp_path):
+def test_run_of_another_machine_has_no_transcript(code, tmp_path):
     assert subprocess.run([*DSA, "new", "m.md"], cwd=tmp_path, capture_output=True, check=False).returncode == 0
     (tmp_path / "s.md").write_text("```\nx\n```\n")
     typed = [*DSA, "run", "m.md", "Make it", "--model", "scripted:s.md"]
@@ -270,7 +270,7 @@ def test_a_run_of_another_machine_has_no_transcript(code, tmp_path):
     assert (refused.returncode, "`dsa chat` and `dsa code`" in refused.stderr) == (2, True)
 
 
-def test_other_runs_have_no_diff_and_no_undo(code, tmp_path):
+def test_runs_of_other_machines_have_no_diff_or_undo(code, tmp_path):
     (tmp_path / "numbers.csv").write_text("a\n1\n")
     (tmp_path / "s.md").write_text("```\nYes.\n```\n")
     done = [*DSA, "chat", "numbers.csv", "--model", "scripted:s.md", "--ask", "x"]
@@ -281,10 +281,10 @@ def test_other_runs_have_no_diff_and_no_undo(code, tmp_path):
         assert "coding" in refused.stderr or "dsa code" in refused.stderr
 
 
-def test_what_leave_is_asked_for_is_shown_whole_also_when_it_was_taken_up(code):
+def test_permission_request_is_shown_in_full_even_after_a_resume(code):
     long = "".join(f"line {number}\n" for number in range(300)) + "the last line\n"
     script = (PLAN, calls(("write_file", {"path": "a.txt", "content": long})), FAILED)
-    for _ in range(2):  # the second time it is taken up
+    for _ in range(2):  # the second time the run is resumed
         done = code("Do it", script=script)
         assert "+the last line" in done.stdout
     told = code("last", "denied", "call it c.txt", command="send")
@@ -306,7 +306,7 @@ def test_what_leave_is_asked_for_is_shown_whole_also_when_it_was_taken_up(code):
         (("--config", "other.toml"), "mode of --config cannot change in an existing run, which has ask"),
     ],
 )
-def test_what_a_run_was_begun_with_is_not_changed_unheard(code, tmp_path, again, says):
+def test_settings_of_an_existing_run_cannot_be_changed_silently(code, tmp_path, again, says):
     (tmp_path / "other.toml").write_text('[code]\nmode = "read-only"\n')
     assert code("Do it").returncode == 3  # it waits for leave
     for taken_up in (("Do it",), ("--resume", "last")):
@@ -315,7 +315,7 @@ def test_what_a_run_was_begun_with_is_not_changed_unheard(code, tmp_path, again,
     assert not (tmp_path / "work" / "a.txt").exists()
 
 
-def test_another_folder_is_none_of_a_run_that_was_begun(code, tmp_path):
+def test_workspace_of_an_existing_run_cannot_be_changed(code, tmp_path):
     assert code("Do it").returncode == 3
     (tmp_path / "other").mkdir()
     typed = [*DSA, "code", "--resume", "last", "-w", "other"]
@@ -331,7 +331,7 @@ def test_another_folder_is_none_of_a_run_that_was_begun(code, tmp_path):
         ("--config", "other.toml", "--budget", "usd=1", "--seed", "3", "--param", "max_turns=6"),
     ],
 )
-def test_the_same_line_typed_again_takes_the_run_up(code, tmp_path, arguments):
+def test_same_command_line_resumes_the_run(code, tmp_path, arguments):
     (tmp_path / "other.toml").write_text('[code]\nseed = 7\nmax_turns = 5\nnetwork = ["example.org"]\n')
     script = (WRITE, DONE, DONE) if "--template" in arguments else (PLAN, WRITE, DONE)
     assert code("Do it", *arguments, script=script).returncode == 3
@@ -341,7 +341,7 @@ def test_the_same_line_typed_again_takes_the_run_up(code, tmp_path, arguments):
     assert resumed.returncode == 3, resumed.stderr
 
 
-def test_what_holds_anyway_may_be_said_of_a_run_that_was_begun(code, tmp_path):
+def test_settings_equal_to_those_of_the_run_may_be_repeated(code, tmp_path):
     (tmp_path / "other.toml").write_text("[code]\ncommit = false\nparallel = 1\nnetwork = []\n")
     assert code("Do it").returncode == 3
     said = ("--mode", "ask", "--seed", "0", "--parallel", "1", "--param", "max_rounds=24", "--config", "other.toml")
@@ -349,7 +349,7 @@ def test_what_holds_anyway_may_be_said_of_a_run_that_was_begun(code, tmp_path):
     assert (again.returncode, json.loads(again.stdout)["work"]["asks"]["tool"]) == (3, "write_file"), again.stderr
 
 
-def test_all_of_a_machine_is_no_folder_to_work_in_and_a_home_is_told(code, tmp_path):
+def test_root_is_refused_as_workspace_and_home_gives_a_warning(code, tmp_path):
     typed = [*DSA, "code", "Do it", "--model", "scripted:script.md"]
     assert code("Do it").returncode == 3
     home = {**os.environ, "HOME": str(tmp_path / "work")}
@@ -359,13 +359,13 @@ def test_all_of_a_machine_is_no_folder_to_work_in_and_a_home_is_told(code, tmp_p
     assert (told.returncode, "is your home" in told.stderr) == (3, True), told.stderr
 
 
-def test_the_local_model_is_told_what_it_needs(tmp_path):
+def test_local_model_without_json_mode_is_refused_with_advice(tmp_path):
     typed = [*DSA, "code", "Do it", "--model", "local"]
     done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "add --json-mode" in done.stderr) == (1, True), done.stderr
 
 
-def test_a_goal_that_is_called_complete_and_nothing_was_done_says_so(code):
+def test_completed_goal_says_when_nothing_was_written_or_run(code):
     look = calls(("list_dir", {}))
     for script, more in (((PLAN, DONE, DONE), 1), ((PLAN, look, DONE), 0)):
         done = code("Do it", "--mode", "full-auto", "--fresh", script=script)
@@ -388,7 +388,7 @@ def test_a_goal_that_is_called_complete_and_nothing_was_done_says_so(code):
         (("permitted", "always"), (PLAN, WRITE, WRITE, WRITE, WRITE, WRITE), "blocked", 1, "WRITE a.txt"),
     ],
 )
-def test_every_command_that_ends_a_run_has_the_exit_code_of_its_end(
+def test_every_command_that_ends_a_run_exits_with_the_code_of_its_outcome(
     code, tmp_path, said, script, state, exit_code, line
 ):
     assert code("Do it", script=script).returncode == 3
@@ -404,7 +404,7 @@ def test_every_command_that_ends_a_run_has_the_exit_code_of_its_end(
     assert log.read_text().splitlines()[0] == line
 
 
-def test_the_lines_that_go_on_can_be_pasted(code, tmp_path):
+def test_printed_commands_to_continue_can_be_pasted(code, tmp_path):
     done = code("Do it", "--runs", "my runs")
     assert re.search(r"^to allow it: dsa send \S+ permitted --runs 'my runs'; or: permitted always, denied WHY$", done.stdout, re.MULTILINE)  # fmt: skip
     found = re.search(r"^or answer here: dsa (code --resume \S+ --runs 'my runs')$", done.stdout, re.MULTILINE)
@@ -413,7 +413,7 @@ def test_the_lines_that_go_on_can_be_pasted(code, tmp_path):
     assert (again.returncode, "write_file needs permission:" in again.stdout) == (3, True), again.stderr
 
 
-def test_a_run_whose_folder_is_gone_is_not_taken_up(code, tmp_path):
+def test_run_with_a_missing_workspace_cannot_be_resumed(code, tmp_path):
     assert code("Do it").returncode == 3
     before = code("last", command="show").stdout
     (tmp_path / "work").rename(tmp_path / "moved")
@@ -432,7 +432,7 @@ def test_a_run_whose_folder_is_gone_is_not_taken_up(code, tmp_path):
     assert code("last", "permitted", command="send").returncode == 0
 
 
-def test_the_work_is_told_as_a_run_is(code):
+def test_json_of_the_work_matches_the_run_schema(code):
     schema = json.loads(files("dsa.cli").joinpath("run.schema.json").read_text(encoding="utf-8"))
     for arguments, kind, exit_code in (
         (("Do it",), "waiting", 3),
@@ -449,7 +449,7 @@ def test_the_work_is_told_as_a_run_is(code):
     assert "--mode cannot change" in refused["failure"]["message"]
 
 
-def test_names_are_bound_with_a_module_also_when_it_goes_on(code, tmp_path):
+def test_module_given_by_with_replaces_the_bindings_and_must_exist(code, tmp_path):
     (tmp_path / "strict.py").write_text(
         "from machines.coding import bindings as ours\n"
         "from machines.tool_use.tool_agent import FunctionGuard\n"
@@ -464,7 +464,7 @@ def test_names_are_bound_with_a_module_also_when_it_goes_on(code, tmp_path):
     assert (again.returncode, "there is no module 'nothing'" in again.stderr) == (2, True)
 
 
-def test_a_named_secret_is_kept_nowhere(code, tmp_path, monkeypatch):
+def test_named_secret_is_never_stored(code, tmp_path, monkeypatch):
     monkeypatch.setenv("MINE", "hunter22")
     done = code("Write hunter22", "--secret", "MINE")
     assert (done.returncode, "GOAL has a secret in it" in done.stderr) == (3, True), done.stderr
@@ -474,7 +474,7 @@ def test_a_named_secret_is_kept_nowhere(code, tmp_path, monkeypatch):
     assert not any(b"hunter22" in path.read_bytes() for path in (tmp_path / ".dsa").rglob("*") if path.is_file())
 
 
-def test_log_lines_or_nothing_take_the_place_of_what_is_shown(code):
+def test_quiet_and_log_options_replace_the_display(code):
     for more in (("--quiet",), ("--log", "info")):
         done = code("Do it", "--fresh", "--mode", "full-auto", *more)
         assert done.returncode == 0
@@ -482,7 +482,7 @@ def test_log_lines_or_nothing_take_the_place_of_what_is_shown(code):
         assert ("tool_call" in done.stderr) == ("--log" in more)
 
 
-def test_resume_goes_on_in_the_display_of_the_work(code, tmp_path):
+def test_resume_shows_the_display_of_the_work(code, tmp_path):
     assert code("Do it").returncode == 3
     for said, tells in (((), "write_file needs permission"), (("--quiet",), "write_file needs permission")):
         done = code("last", *said, command="resume")

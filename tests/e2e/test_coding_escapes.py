@@ -11,7 +11,7 @@ from coders import acting, agent_at, call, complete, tasks, worked
 PLAN = tasks(("Get out", "run_cmd and read_file"))
 SECRET = "a-secret-that-nobody-may-see"
 READER = "import sys\nprint(open(sys.argv[1]).read())\n"
-#: By name: the call, and what its result must say.
+#: By name: the call, and the error code of its result.
 REFUSED = {
     "traversal": (call("read_file", path="../secret.txt"), "path_outside_workspace"),
     "traversal inside": (call("write_file", path="a/../../secret.txt", content="x"), "path_outside_workspace"),
@@ -22,7 +22,7 @@ REFUSED = {
     "a FIFO": (call("read_file", path="pipe"), "not_a_file"),
     "a device": (call("read_file", path="/dev/zero"), "path_outside_workspace"),
     "git's hooks": (call("write_file", path=".git/hooks/pre-commit", content="#!/bin/sh\n"), "path_outside_workspace"),
-    "our own ledger": (call("write_file", path="agent_ledger.log", content="x"), "path_outside_workspace"),
+    "the ledger of the run": (call("write_file", path="agent_ledger.log", content="x"), "path_outside_workspace"),
     "a file of the guards": (call("edit", path="tests/test_guard.py", old="assert", new="#"), "path_outside_workspace"),
     "a pipe": (call("run_cmd", cmd="cat a.txt | tee /tmp/x"), "command_not_allowed"),
     "a second command": (call("run_cmd", cmd="python reader.py a.txt; rm -rf /"), "command_not_allowed"),
@@ -35,16 +35,16 @@ REFUSED = {
     "another folder": (call("run_cmd", cmd=["python", "reader.py"], cwd=".."), "command_not_allowed"),
     "a path out of a command": (call("run_cmd", cmd=["python", "reader.py", "../secret.txt"]), "command_not_allowed"),
 }
-#: Programs that are allowed to run, and find nothing: what the model writes first, and the command.
+#: Programs that may run but find nothing, by name: the path and text that the model writes first, and the command.
 CONTAINED = {
     "a file outside": ("evil.py", "print(open('{secret}').read())", ["python", "evil.py"]),
     "a file outside, by conftest.py": ("conftest.py", "print(open('{secret}').read())", ["pytest", "-q"]),
     "the environment": ("evil.py", "import os\nprint(dict(os.environ))", ["python", "evil.py"]),
-    "the environment of our process": ("evil.py", "print(open('/proc/{pid}/environ').read())", ["python", "evil.py"]),
+    "the environment of the agent process": ("evil.py", "print(open('/proc/{pid}/environ').read())", ["python", "evil.py"]),
     "a server on this machine": ("evil.py", "import socket\nsocket.create_connection(('127.0.0.1', {port}), 2).sendall(b'x')", ["python", "evil.py"]),
     "a write outside": ("evil.py", "open('{secret}', 'w').write('x')", ["python", "evil.py"]),
     "git's hooks, by a program": ("evil.py", "open('.git/hooks/post-commit', 'w').write('x')", ["python", "evil.py"]),
-    "our process": ("evil.py", "import os\nos.kill({pid}, 9)", ["python", "evil.py"]),
+    "the agent process": ("evil.py", "import os\nos.kill({pid}, 9)", ["python", "evil.py"]),
     "a python of the workspace": ("python", "#!/bin/sh\ncat {secret}", ["python", "reader.py", "a.txt"]),
 }  # fmt: skip
 
@@ -65,7 +65,7 @@ def workspace(tmp_path):
 
 
 def result_of(tmp_path, *said, **config):
-    """Have a model do these, and return the results as the model was told them."""
+    """Have a model make these calls, and return the results that it was sent."""
     turns = iter(said)
     with agent_at(tmp_path, "get out", acting(PLAN, lambda _view: next(turns, complete(success=False))), **config) as (agent, played):  # fmt: skip
         work = worked(agent)
@@ -75,7 +75,7 @@ def result_of(tmp_path, *said, **config):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_it_is_refused_with_its_reason(tmp_path, workspace, name):
+def test_escape_attempt_is_refused_with_its_reason(tmp_path, workspace, name):
     said, code = REFUSED[name]
     result, _ = result_of(tmp_path, said, protected=["tests/test_guard.py"])
     assert result["error"]["code"] == code
@@ -84,7 +84,7 @@ def test_it_is_refused_with_its_reason(tmp_path, workspace, name):
 
 
 @pytest.mark.parametrize("name", CONTAINED)
-def test_it_runs_and_finds_nothing(tmp_path, workspace, name, monkeypatch):
+def test_contained_program_runs_and_finds_nothing(tmp_path, workspace, name, monkeypatch):
     monkeypatch.setenv("MY_API_KEY", SECRET)
     path, text, command = CONTAINED[name]
     reached = []
@@ -102,7 +102,7 @@ def test_it_runs_and_finds_nothing(tmp_path, workspace, name, monkeypatch):
     assert "error" not in wrote
     if name == "a python of the workspace":
         assert (ran["rc"], ran["output"].strip()) == (0, "fine")
-    elif name not in {"the environment", "a write outside"}:  # these may do what they like with what is theirs
+    elif name not in {"the environment", "a write outside"}:  # these may use their own environment and files
         assert ran["rc"] != 0
     assert reached == []
     assert not list((workspace / ".git" / "hooks").iterdir())
@@ -118,8 +118,8 @@ def _accepting(listener, reached, over):
         connection.close()
 
 
-def test_what_is_protected_is_protected_from_commands_too(tmp_path, workspace):
-    """By a pattern, and our own settings, which say what an agent may do."""
+def test_protected_files_are_protected_from_commands_too(tmp_path, workspace):
+    """This covers files protected by a pattern, and the settings of `dsa`, which limit what an agent may do."""
     script = "import os, sys\nos.makedirs(os.path.dirname(sys.argv[1]) or '.', exist_ok=True)\nopen(sys.argv[1], 'w').write('hacked')\n"
     before = (workspace / "tests" / "test_guard.py").read_text()
     results = result_of(

@@ -1,4 +1,4 @@
-"""Calls that go round in circles, through the real dispatch: ten patterns that end, and legitimate ones that have to pass."""
+"""Calls that repeat in loops, through the real dispatch: patterns that have to end, and legitimate ones that have to pass."""
 
 import io
 import itertools
@@ -16,18 +16,18 @@ PARTS = {f"f{number}.txt": f"{number}\n" for number in range(12)}
 
 
 def again(*said, ids=None):
-    """Play a model that says the same in turn, for ever."""
+    """Play a model that repeats these answers for ever."""
     turns = itertools.cycle(said)
     return lambda _view: next(turns)
 
 
 def guessing(view):
-    """Edit what is not there, another text each time."""
+    """Edit a missing text, a different one each time."""
     return call("edit", path="f1.txt", old=f"no such text {len(view.state['recent_errors'])} {len(view.done)}", new="x")
 
 
 def in_turn(*said):
-    """Play a model that says these, and then that it is done."""
+    """Play a model that gives these answers, and then says that it is done."""
     turns = iter(said)
     return lambda _view: next(turns, complete())
 
@@ -57,10 +57,10 @@ FILES = {
     **PARTS,
 }
 SIX = tuple(f"f{number}.txt" for number in range(6))
-#: By name: what is said again and again, how many calls of tools may have happened when it ends.
+#: By name: the answers that repeat, and how many tool calls have happened when the work ends.
 CIRCLES = {
     "the same file written": (again(write("one\n")), 2),
-    "the same file written, in other words": (
+    "the same file written in different ways": (
         again(
             write("one\n"),
             call("write_file", file="./a.txt", text="one\n"),
@@ -69,13 +69,13 @@ CIRCLES = {
         ),
         2,
     ),
-    "the same call many times at once, under fresh ids": (
+    "the same call many times at once, with new ids": (
         again(Said(calls=(("write_file", {"path": "a.txt", "content": "one\n"}),) * 6)),
         2,
     ),
     "a command that fails": (again(FAILS), 2),
     "a command that succeeds": (again(PASSES), 2),
-    "a command, written in many ways": (
+    "a command written in different ways": (
         again(
             run("python", "passes.py"),
             call("run_cmd", cmd="python passes.py"),
@@ -85,12 +85,12 @@ CIRCLES = {
         2,
     ),
     "a file that is read and stays the same": (again(read("f1.txt")), 2),
-    "two contents written in turn": (again(write("one\n"), write("two\n")), 3),
+    "two contents written alternately": (again(write("one\n"), write("two\n")), 3),
     "three files read in turn": (again(read("f1.txt"), read("f2.txt"), read("f3.txt")), 5),
     "an edit that fails in the same way": (guessing, 3),
     "a write, and a command that changes nothing": (again(write("one\n"), PASSES), 3),
-    "a path that leads out": (again(read("../secret")), 0),
-    "the same files written, in other words": (
+    "a path outside the workspace": (again(read("../secret")), 0),
+    "the same files written in different ways": (
         again(
             write_files(("a.txt", "b.txt")),
             write_files(("./././a.txt", "b.txt")),
@@ -112,11 +112,11 @@ LEGITIMATE = {
     "a file that grows is read again": [
         step for number in range(5) for step in (write("x\n" * number, "log.txt"), read("log.txt"))
     ],
-    "a folder is listed while files come": [
+    "a folder is listed while files are added": [
         step for number in range(5) for step in (write("x\n", f"new{number}.txt"), call("list_dir", path="."))
     ],
     "a file is read in parts": [read("f1.txt", offset=number) for number in range(6)],
-    "a command is tried again after what it lacked is there": [
+    "a command is run again after a missing file is added": [
         run("python", "late.py"), write("print('now')\n", "late.py"), run("python", "late.py"), write("print('then')\n", "late.py"),
         run("python", "late.py"),
     ],
@@ -134,7 +134,7 @@ def begun(tmp_path, act, plan=PLAN, **config):
 
 
 @pytest.mark.parametrize("name", CIRCLES)
-def test_what_goes_round_is_blocked_and_then_ended(tmp_path, name):
+def test_repeating_calls_are_blocked_and_then_end_the_work(tmp_path, name):
     act, most = CIRCLES[name]
     with begun(tmp_path, act) as (agent, _):
         work = worked(agent)
@@ -148,14 +148,14 @@ def test_what_goes_round_is_blocked_and_then_ended(tmp_path, name):
     assert told[-1]["level"] == "end"
 
 
-def test_words_alone_get_one_nudge(tmp_path):
+def test_answers_without_calls_get_one_reminder(tmp_path):
     with begun(tmp_path, again(Said("I am thinking."))) as (agent, played):
         work = worked(agent)
     assert (agent.state, work.reasons["no_call"], agent.values["rounds"]) == ("answered", 1, 2)
     assert "mark_subtask_complete" in played.requests[-1]["messages"][-1]["content"]
 
 
-def test_the_second_time_is_told_and_the_third_is_not_made(tmp_path):
+def test_second_equal_call_gets_a_note_and_the_third_is_blocked(tmp_path):
     with begun(tmp_path, in_turn(write("one\n"), write("one\n"), write("one\n"))) as (agent, played):
         worked(agent)
     results = [json.loads(m["content"]) for m in played.requests[-1]["messages"] if m["role"] == "tool"]
@@ -167,7 +167,7 @@ def test_the_second_time_is_told_and_the_third_is_not_made(tmp_path):
     assert agent.state == "goal_complete"
 
 
-def test_the_call_that_ends_the_work_says_so_and_those_behind_it_are_left_out(tmp_path):
+def test_call_that_ends_the_work_says_so_and_later_calls_are_skipped(tmp_path):
     same = Said(calls=(("write_file", {"path": "a.txt", "content": "one\n"}),) * 7)
     told = Console(file=io.StringIO(), width=500)
     with begun(tmp_path, again(same), on_moment=CodingDisplay(told).on_moment) as (agent, _):
@@ -192,7 +192,7 @@ TICKS = "import time\nprint('progress', time.monotonic_ns())\n"
 
 
 @pytest.mark.parametrize("polling", [(), ("python ticks.py",), ("python other.py",)])
-def test_a_command_with_another_outcome_each_time_is_never_told_the_same_and_may_be_polled(tmp_path, polling):
+def test_command_with_changing_outcomes_is_not_called_the_same_and_may_be_polled(tmp_path, polling):
     with begun(tmp_path, in_turn(*[run("python", "ticks.py")] * 8), polling=list(polling)) as (agent, played):
         (tmp_path / "workspace" / "ticks.py").write_text(TICKS)
         work = worked(agent)
@@ -203,7 +203,7 @@ def test_a_command_with_another_outcome_each_time_is_never_told_the_same_and_may
     assert (agent.state, made) == (("goal_complete", 8) if polling == ("python ticks.py",) else ("blocked", 2))
 
 
-def test_a_polled_command_whose_outcome_stays_is_a_circle(tmp_path):
+def test_polled_command_with_an_unchanging_outcome_is_blocked(tmp_path):
     with begun(tmp_path, again(PASSES), polling=["python passes.py"]) as (agent, played):
         work = worked(agent)
     assert (agent.state, work.tools["run_cmd done"]) == ("blocked", 10)
@@ -212,7 +212,7 @@ def test_a_polled_command_whose_outcome_stays_is_a_circle(tmp_path):
 
 
 @pytest.mark.parametrize("name", LEGITIMATE)
-def test_what_makes_progress_passes(tmp_path, name):
+def test_calls_that_make_progress_pass(tmp_path, name):
     config = {"polling": ["git_status"]} if "poll" in name else {}
     with begun(tmp_path, in_turn(*LEGITIMATE[name]), **config) as (agent, _):
         work = worked(agent)
@@ -221,7 +221,7 @@ def test_what_makes_progress_passes(tmp_path, name):
     assert sum(work.tools.values()) == len(LEGITIMATE[name])
 
 
-def test_calls_of_one_answer_are_not_refused_for_errors_that_nobody_has_seen(tmp_path):
+def test_calls_of_one_answer_are_not_refused_for_errors_the_model_has_not_seen(tmp_path):
     at_once = Said(calls=tuple(("run_cmd", {"cmd": ["python", name]}) for name in FAILING))
     with begun(tmp_path, in_turn(at_once, FAILS)) as (agent, played):
         work = worked(agent)
@@ -233,8 +233,8 @@ def test_calls_of_one_answer_are_not_refused_for_errors_that_nobody_has_seen(tmp
     assert (agent.state, work.blocked_calls, len(played.requests)) == ("goal_complete", {}, 4)
 
 
-def test_an_error_that_repeats_is_blocked_and_ends_nothing(tmp_path):
-    """Another program may say why, and so may whatever else looks."""
+def test_repeated_error_is_blocked_but_does_not_end_the_work(tmp_path):
+    """Another program may show the cause, and so may any other call that only reads."""
     programs = [run("python", name) for name in FAILING]
     with begun(tmp_path, in_turn(*programs, run("ruff", "check", "fails0.py"), FAILS)) as (agent, _):
         work = worked(agent)
@@ -244,7 +244,7 @@ def test_an_error_that_repeats_is_blocked_and_ends_nothing(tmp_path):
     assert agent.state == "goal_complete"
 
 
-def test_a_later_subtask_may_look_for_itself(tmp_path):
+def test_later_subtask_may_read_the_same_file_again(tmp_path):
     looks = [read("f1.txt"), read("f1.txt"), *map(read, sorted(PARTS)[2:])]
     plan = tasks(("Do it", "read_file f1.txt", "read_file f1.txt"))
     with begun(tmp_path, in_turn(*looks, read("f1.txt"), complete(), read("f1.txt")), plan=plan) as (agent, _):
@@ -259,7 +259,7 @@ def test_a_later_subtask_may_look_for_itself(tmp_path):
 
 
 def beside(act):
-    """Let one part do something, and another one look around."""
+    """Let one part act, and another one list the folder."""
 
     def each(view):
         if view.subtask == "list_dir .":
@@ -281,18 +281,18 @@ def begun_in_parts(tmp_path, act, **config):
 
 
 @pytest.mark.parametrize("name", CIRCLES)
-def test_no_part_gets_round_it(tmp_path, name):
+def test_repeating_calls_of_a_part_end_that_part(tmp_path, name):
     act, most = CIRCLES[name]
     with begun_in_parts(tmp_path, act) as (agent, _):
         work = worked(agent)
     subtasks = [(each.status, each.reason) for each in work.chapters[0].subtasks]
     assert subtasks == [("failed", "its calls repeated without effect"), ("completed", "done")]
     assert agent.state == "escalated"
-    assert sum(work.tools.values()) == most + 1  # the other one's look
+    assert sum(work.tools.values()) == most + 1  # the call of the other part
 
 
 @pytest.mark.parametrize("name", LEGITIMATE)
-def test_what_makes_progress_passes_in_a_part(tmp_path, name):
+def test_calls_that_make_progress_pass_in_a_part(tmp_path, name):
     config = {"polling": ["git_status"]} if "poll" in name else {}
     with begun_in_parts(tmp_path, in_turn(*LEGITIMATE[name]), **config) as (agent, _):
         work = worked(agent)

@@ -1,4 +1,4 @@
-"""A goal with a small real MCP server, started over stdio by the run itself: its tools are judged in the same row as ours."""
+"""A goal with a small real MCP server, started over stdio by the run itself: its tools pass the same guards as the built-in ones."""
 
 import asyncio
 import io
@@ -35,7 +35,7 @@ def servers(env=None, **more):
 
 
 def processes(marker):
-    """Name the processes that were started with a marker."""
+    """Return the ids of the processes that were started with a marker."""
     found = []
     for place in Path("/proc").glob("[0-9]*/environ"):
         try:
@@ -46,7 +46,7 @@ def processes(marker):
     return found
 
 
-def test_its_tools_are_offered_called_and_their_results_told(tmp_path):
+def test_tools_of_a_server_are_offered_and_called(tmp_path):
     mcp = servers(env={"MARKER": str(tmp_path)})
     with agent_at(tmp_path, "How long is the page on dsa?", acting(PLAN, looking_up), mcp=mcp) as (agent, played):
         work = worked(agent)
@@ -59,7 +59,7 @@ def test_its_tools_are_offered_called_and_their_results_told(tmp_path):
     assert processes(tmp_path) == []
 
 
-def test_a_server_may_be_called_git(tmp_path):
+def test_server_may_be_named_git(tmp_path):
     player = acting(
         tasks(("Look", "git__lookup")), lambda view: complete() if view.done else call("git__lookup", key="dsa")
     )
@@ -68,7 +68,7 @@ def test_a_server_may_be_called_git(tmp_path):
         assert (done.status, done.result) == ("done", {"text": "a framework of state machines"})
 
 
-def test_leave_is_asked_for_them_and_kept_by_tool(tmp_path):
+def test_permission_for_server_tools_is_requested_and_remembered_per_tool(tmp_path):
     with agent_at(tmp_path, "How long?", acting(PLAN, looking_up), mcp=servers(), mode="ask") as (agent, _):
         worked(agent)
         assert (agent.state, agent.asks.tool) == ("approving", "words__lookup")
@@ -79,8 +79,8 @@ def test_leave_is_asked_for_them_and_kept_by_tool(tmp_path):
         assert denied[0]["error"]["message"].startswith("count them yourself")
 
 
-def test_its_arguments_are_its_own_whatever_they_are_called(tmp_path):
-    """`timeout_sec` makes another call there, and `path` may be anything."""
+def test_arguments_of_server_tools_may_have_any_name(tmp_path):
+    """For these tools, `timeout_sec` makes a call a different one, and `path` may be anything."""
     more = ("timeout_sec", 1), ("timeout_sec", 2), ("timeout_sec", 3), ("path", "a"), ("path", "./a"), ("path", ["a"]), ("path", 7), ("files", 1)  # fmt: skip
     asked = Said(calls=tuple(("words__lookup", {"key": "dsa", name: value}) for name, value in more))
 
@@ -94,12 +94,12 @@ def test_its_arguments_are_its_own_whatever_they_are_called(tmp_path):
     assert len({each.about.key for each in work.calls[:-1]}) == len(more)
 
 
-#: The modes that would ask for least and for most; each starts a server.
+#: The modes that ask for the least and for the most permissions; each case starts a server.
 MODES = ["full-auto", "read-only", *(pytest.param(mode, marks=pytest.mark.full) for mode in ("auto-edit", "ask"))]
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_where_the_settings_say_ask_leave_is_asked_in_every_mode(tmp_path, mode):
+def test_approve_ask_setting_requests_permission_in_every_mode(tmp_path, mode):
     mcp = servers(approve="ask")
     with agent_at(tmp_path, "How long?", acting(PLAN, looking_up), mcp=mcp, mode=mode) as (agent, _):
         work = worked(agent)
@@ -110,7 +110,7 @@ def test_where_the_settings_say_ask_leave_is_asked_in_every_mode(tmp_path, mode)
         assert agent.work.tools["words__lookup done"] == 1
 
 
-def test_where_the_settings_say_ask_nobody_is_asked_in_a_part(tmp_path):
+def test_approve_ask_setting_refuses_calls_in_a_part(tmp_path):
     plan = tasks(("Both", "words__lookup dsa", "words__lookup dsa too"))
     plan[0]["independent"] = True
 
@@ -127,7 +127,7 @@ def test_where_the_settings_say_ask_nobody_is_asked_in_a_part(tmp_path):
     )
 
 
-def test_what_goes_wrong_there_is_told_to_the_model(tmp_path):
+def test_errors_of_server_tools_are_reported_to_the_model(tmp_path):
     def act(view):
         gone = view.gave("words__fail") + view.gave("words__sing")
         return complete(success=False, reason=json.dumps(gone)) if len(view.done) == 2 else call(("words__fail", "words__sing")[len(view.done)])  # fmt: skip
@@ -140,13 +140,13 @@ def test_what_goes_wrong_there_is_told_to_the_model(tmp_path):
     assert "fail" in first["message"]
 
 
-def test_the_same_call_to_a_server_goes_round_like_any_other(tmp_path):
+def test_repeated_call_to_a_server_is_blocked_like_any_other(tmp_path):
     with agent_at(tmp_path, "Loop", acting(PLAN, lambda _: call("words__lookup", key="dsa")), mcp=servers()) as (agent, _):  # fmt: skip
         work = worked(agent)
         assert (agent.state, work.tools["words__lookup done"]) == ("blocked", 2)
 
 
-def test_a_server_that_does_not_start_is_named_before_anything_is_kept(tmp_path):
+def test_server_that_does_not_start_is_reported_before_anything_is_stored(tmp_path):
     with pytest.raises(ToolError, match="words"), agent_at(tmp_path, "x", acting(PLAN, looking_up), mcp={"words": {"command": ["no-such-program"]}}):  # fmt: skip
         pass
     assert not (tmp_path / "runs").exists()

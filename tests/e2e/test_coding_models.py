@@ -1,4 +1,4 @@
-"""The seed's goals with models that are reached otherwise: Ollama in its own protocol, as the seed has it, and providers through LiteLLM."""
+"""The seed's goals with models over other protocols: Ollama in its own protocol, as the seed has it, and providers through LiteLLM."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ GOALS = {
 }
 
 
-#: LiteLLM takes seconds to begin; what is sent for the smaller goal is sent for the larger one.
+#: LiteLLM takes seconds to load; the requests for the smaller goal are among those for the larger one.
 HELLO_IS_PART_OF_ROCK = pytest.mark.parametrize("name", ["rock", pytest.param("hello", marks=pytest.mark.full)])
 
 WITH_LITELLM = pytest.mark.skipif(find_spec("litellm") is None, reason="the extra `llm` is not installed")
@@ -42,7 +42,7 @@ WITH_LITELLM = pytest.mark.skipif(find_spec("litellm") is None, reason="the extr
 
 @pytest.fixture
 def code(tmp_path, monkeypatch):
-    """Type the command; gives what it has printed for programs."""
+    """Run the command and return its output for programs."""
 
     def run(goal, *arguments, **variables):
         for name, value in variables.items():
@@ -54,9 +54,9 @@ def code(tmp_path, monkeypatch):
     return run
 
 
-#: The package takes longest for what it runs, and its goal is reached with other models in `test_coding_seed.py`.
+#: The package takes longest because of the programs that it runs, and `test_coding_seed.py` tests its goal with other models.
 @pytest.mark.parametrize("name", ["hello", "rock", pytest.param("package", marks=pytest.mark.full)])
-def test_ollama_is_asked_when_nobody_is_named(code, name):
+def test_ollama_is_used_when_no_model_is_named(code, name):
     goal, plan, act = GOALS[name]
     with playing_ollama(acting(plan, act)) as played:
         host = played.model.removeprefix("http://").partition("/")[0]
@@ -67,8 +67,8 @@ def test_ollama_is_asked_when_nobody_is_named(code, name):
     assert LOST not in json.dumps(played.requests)
 
 
-def test_ollama_makes_room_for_all_that_is_sent(code, tmp_path):
-    """Of a request that is longer than Ollama's own room the beginning would be gone: goal and subtask."""
+def test_ollama_gets_a_context_window_for_all_that_is_sent(code, tmp_path):
+    """Ollama would drop the beginning of a request that exceeds its default context: goal and subtask."""
     (tmp_path / "long.txt").write_text("word " * 2_000)
 
     def act(view):
@@ -79,11 +79,13 @@ def test_ollama_makes_room_for_all_that_is_sent(code, tmp_path):
         told = code("Read it", "--model", played.model)
     longest = max(len(json.dumps(body["messages"])) for body in played.requests)
     assert longest > 4 * DEFAULT_WINDOW
-    assert len({body["options"]["num_ctx"] for body in played.requests}) == 1  # another one has it load the model anew
+    assert (
+        len({body["options"]["num_ctx"] for body in played.requests}) == 1
+    )  # another size would make it reload the model
     assert told["state"] == "goal_complete"
 
 
-def test_ollama_holds_answers_to_a_schema_where_models_call_no_tools(code):
+def test_ollama_gets_an_answer_schema_for_models_without_tool_calls(code):
     def player(body, _number):
         if "format" not in body:
             return Said(json.dumps(HELLO_PLAN))
@@ -102,7 +104,7 @@ def test_ollama_holds_answers_to_a_schema_where_models_call_no_tools(code):
 
 @HELLO_IS_PART_OF_ROCK
 @WITH_LITELLM
-def test_any_provider_of_litellm_may_be_asked(code, name):
+def test_any_litellm_provider_can_be_used(code, name):
     goal, plan, act = GOALS[name]
     player = acting(plan, act)
     with playing(lambda body, number: attrs.evolve(player(body, number), tokens=10)) as played:
@@ -124,7 +126,7 @@ def test_any_provider_of_litellm_may_be_asked(code, name):
 
 @HELLO_IS_PART_OF_ROCK
 @WITH_LITELLM
-def test_a_provider_with_a_protocol_of_its_own_is_sent_what_it_takes(code, name):
+def test_provider_with_its_own_protocol_gets_requests_it_accepts(code, name):
     goal, plan, act = GOALS[name]
     with playing_anthropic(acting(plan, act)) as played:
         told = code(

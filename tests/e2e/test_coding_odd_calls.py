@@ -1,4 +1,4 @@
-"""Calls with arguments that are JSON and mean nothing to the system: the model is told, and the work goes on."""
+"""Calls with arguments that are valid JSON but useless to the system: the model gets an error, and the work goes on."""
 
 import pytest
 from coders import acting, agent_at, call, complete, tasks, worked
@@ -10,8 +10,8 @@ PLAN = tasks(("Do it", "run_cmd what there is"))
 LONG = "a" * 300
 
 
-def came_of(tmp_path, tool, arguments, spoiled=lambda _agent: None):
-    """Have a model make one call; gives its status, what it was told, and where the work ended."""
+def outcome_of(tmp_path, tool, arguments, spoiled=lambda _agent: None):
+    """Have a model make one call; return its status, its result, and the state in which the work ended."""
 
     def act(view):
         if view.gave("list_dir"):
@@ -34,8 +34,8 @@ def came_of(tmp_path, tool, arguments, spoiled=lambda _agent: None):
         ("run_cmd", {"cmd": ["python", "-m", LONG]}, "command_not_allowed", "command_not_allowed", "the command has an impossible path or name: File name too long"),
     ],
 )  # fmt: skip
-def test_it_is_told_what_was_wrong(tmp_path, tool, arguments, status, code, says):
-    found, result, state = came_of(tmp_path, tool, arguments)
+def test_model_sees_what_was_wrong_with_its_call(tmp_path, tool, arguments, status, code, says):
+    found, result, state = outcome_of(tmp_path, tool, arguments)
     assert (found, result["error"]["code"], state) == (status, code, "goal_complete"), result
     assert says in result["error"]["message"]
 
@@ -48,12 +48,12 @@ def raising(error):
 
 
 @pytest.mark.parametrize("error", [OSError(5, "no luck"), ValueError("no luck"), OverflowError("no luck"), TypeError("no luck")])  # fmt: skip
-def test_whatever_fails_in_looking_at_a_call_is_a_fault_of_the_call(tmp_path, error):
+def test_error_while_reading_a_call_is_reported_as_a_fault_of_the_call(tmp_path, error):
     def spoiled(agent):
         look = agent.resources.toolbox.look_at
         agent.resources.toolbox.look_at = lambda each: raising(error)() if each.tool.name == "search" else look(each)
 
-    status, result, state = came_of(tmp_path, "search", {"pattern": "x"}, spoiled)
+    status, result, state = outcome_of(tmp_path, "search", {"pattern": "x"}, spoiled)
     assert (status, state) == ("unknown_tool", "goal_complete")
     assert "the call of search cannot be read: " in result["error"]["message"]
     assert "no luck" in result["error"]["message"]
@@ -66,7 +66,7 @@ def test_whatever_fails_in_looking_at_a_call_is_a_fault_of_the_call(tmp_path, er
         (DsaError("gone", code="WorkspaceGoneError"), "interrupted", "escalated"),
     ],
 )
-def test_what_the_system_refuses_is_told_but_not_that_the_workspace_is_gone(tmp_path, error, status, state):
+def test_system_error_fails_the_call_but_a_missing_workspace_interrupts_it(tmp_path, error, status, state):
     def act(view):
         return complete() if view.done else call("search", pattern="x")
 

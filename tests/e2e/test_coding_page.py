@@ -1,4 +1,4 @@
-"""The page of a coding run: the plan, the calls, and exactly the call that will run, which a person permits or refuses there."""
+"""The page of a coding run: the plan, the calls, and exactly the call that will run, which a person permits or denies there."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def asking(tmp_path):
         yield here, next(each for each in addresses if each.startswith("/runs/2"))
 
 
-def test_call_is_shown_whole_and_permitted(asking, tmp_path):
+def test_call_is_shown_in_full_and_permitted(asking, tmp_path):
     here, run = asking
     page = here.page(run)
     assert "Do <i>it</i>" in page.text
@@ -67,13 +67,13 @@ def test_call_is_refused_with_a_reason(asking, tmp_path):
 
 
 def begun_in(folder, *script):
-    """Write a script for the model beside a folder to work in, and return the values of the form."""
+    """Write a script for the model beside a workspace, and return the values of the form."""
     (folder / "work").mkdir()
     (folder / "script.md").write_text("".join(map(block, script)))
     return {"goal": "Do <i>it</i>", "workspace": "work", "model": "scripted:script.md", "mode": "ask"}
 
 
-def test_work_is_begun_in_the_page_and_its_call_permitted(tmp_path):
+def test_work_is_started_in_the_page_and_its_call_permitted(tmp_path):
     values = begun_in(tmp_path, PLAN, calls(("run_cmd", RUN)), DONE)
     (tmp_path / "work" / "job.py").write_text(CODE)
     with web_server(tmp_path) as here:
@@ -97,7 +97,7 @@ def test_work_is_begun_in_the_page_and_its_call_permitted(tmp_path):
     assert errors == "", errors
 
 
-def test_record_of_work_that_was_begun_in_the_page_is_in_the_workspace(tmp_path):
+def test_record_of_work_started_in_the_page_is_in_the_workspace(tmp_path):
     values = begun_in(tmp_path, PLAN, WRITE, DONE) | {"mode": "full-auto"}
     with web_server(tmp_path) as here:
         here.client.get(here.address)
@@ -120,7 +120,7 @@ def test_record_of_work_that_was_begun_in_the_page_is_in_the_workspace(tmp_path)
         ({"mode": "often"}, "mode = 'often' is not a mode"),
     ],
 )
-def test_work_that_cannot_begin_is_refused_as_by_the_command(tmp_path, more, why):
+def test_work_that_cannot_start_is_refused_with_a_reason(tmp_path, more, why):
     values = begun_in(tmp_path, PLAN, WRITE, DONE) | more
     with web_server(tmp_path, HOME=str(tmp_path)) as here:
         here.client.get(here.address)
@@ -131,7 +131,7 @@ def test_work_that_cannot_begin_is_refused_as_by_the_command(tmp_path, more, why
         assert "No run is kept here yet" in here.page("/runs").text
 
 
-def test_goal_that_is_worked_on_already_is_not_begun_again(tmp_path):
+def test_goal_already_in_progress_is_not_started_again(tmp_path):
     values = begun_in(tmp_path, PLAN, calls(("run_cmd", RUN)), DONE)
     with web_server(tmp_path) as here:
         here.client.get(here.address)

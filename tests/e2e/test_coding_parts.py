@@ -1,4 +1,4 @@
-"""Subtasks that are worked at together: parts of a run, each with all guards and bounds, in one folder."""
+"""Subtasks that run in parallel: parts of a run, each with all guards and limits, in one folder."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ GOAL = "Write two files"
 
 
 def independent(*subtasks, then=()):
-    """Return a plan of subtasks that need nothing of one another, and one behind them."""
+    """Return a plan of independent subtasks, and optionally a task after them."""
     plan = tasks(("Both", *subtasks), *((("Then", *then),) if then else ()))
     plan[0]["independent"] = True
     return plan
@@ -48,8 +48,8 @@ def events_of(entries, name):
     return [entry for entry in entries if isinstance(entry, EventEntry) and entry.event == name]
 
 
-def test_they_are_asked_at_the_same_time_and_the_goal_is_complete(tmp_path):
-    """Each part's first answer comes only when both have been asked: one after the other they would wait for ever."""
+def test_parts_run_at_the_same_time_and_complete_the_goal(tmp_path):
+    """Each part gets its first answer only when both have asked: one after the other they would wait for ever."""
     both_asked = threading.Barrier(2, timeout=20)
     player = forgetful(BOTH, writing)
 
@@ -73,14 +73,14 @@ def test_they_are_asked_at_the_same_time_and_the_goal_is_complete(tmp_path):
     assert {json.loads(line)["call"].partition(":")[0] for line in history} == {"1.1", "1.2"}
 
 
-def test_without_being_asked_to_nobody_works_at_two_at_once(tmp_path):
+def test_subtasks_run_one_after_another_by_default(tmp_path):
     with agent_at(tmp_path, GOAL, acting(BOTH, writing)) as (agent, played):
         worked(agent)
         assert (agent.state, agent.values["rounds"], parts_of(tmp_path, agent)) == ("goal_complete", 4, {})
     assert "independent" not in played.requests[0]["messages"][0]["content"]
 
 
-def test_what_comes_after_them_is_told_what_they_have_done(tmp_path):
+def test_later_subtask_sees_what_the_parts_have_done(tmp_path):
     plan = independent("write_file a.txt", "write_file b.txt", then=("read_file a.txt",))
     seen = []
 
@@ -98,7 +98,7 @@ def test_what_comes_after_them_is_told_what_they_have_done(tmp_path):
     assert "write_file a.txt: completed: done (files: a.txt)" in note
 
 
-def test_a_part_knows_what_was_written_before(tmp_path):
+def test_part_knows_which_files_were_written_before(tmp_path):
     plan = tasks(("First", "write_file c.txt")) + BOTH
 
     def act(view):
@@ -112,8 +112,8 @@ def test_a_part_knows_what_was_written_before(tmp_path):
 
 
 @pytest.mark.parametrize("again", ["each in its own way", "the same"])
-def test_a_circle_that_is_shared_between_parts_is_seen(tmp_path, again):
-    """Three parts that write one file with one content, over and over: what one has done counts for all."""
+def test_loop_shared_between_parts_is_detected(tmp_path, again):
+    """Three parts write one file with one content, over and over: the calls of one part count for all."""
     plan = independent(*(f"write_file {name}.txt" for name in "abc"))
     done = []
 
@@ -130,13 +130,11 @@ def test_a_circle_that_is_shared_between_parts_is_seen(tmp_path, again):
         reasons = [subtask.reason for subtask in work.chapters[0].subtasks]
     assert agent.state == "escalated"
     assert reasons == ["its calls repeated without effect"] * 3
-    assert len(done) == 6 if again != "the same" else 2 <= len(done) <= 4, (
-        done
-    )  # asked at the same moment, two may pass
+    assert len(done) == 6 if again != "the same" else 2 <= len(done) <= 4, done  # of simultaneous calls, two may pass
 
 
-def test_what_was_done_before_counts_in_a_part(tmp_path):
-    """The file was written twice before the parts began: theirs is the third time."""
+def test_earlier_calls_count_in_a_part(tmp_path):
+    """The file was written twice before the parts started: their write is the third."""
     plan = tasks(("First", "write_file a.txt")) + BOTH
     before = iter([call("write_file", path="a.txt", content="a.txt\n")] * 2)
 
@@ -151,7 +149,7 @@ def test_what_was_done_before_counts_in_a_part(tmp_path):
         assert work.reasons["call_looping"] == 1
 
 
-def test_rounds_are_bounded_for_all_of_them_together(tmp_path):
+def test_rounds_are_limited_for_all_parts_together(tmp_path):
     looks = iter(range(1000))
 
     def act(_view):
@@ -166,7 +164,7 @@ def test_rounds_are_bounded_for_all_of_them_together(tmp_path):
         assert len(played.requests) == 9  # the plan, and eight
 
 
-def test_a_budget_is_divided_among_them(tmp_path):
+def test_budget_is_divided_among_parts(tmp_path):
     looks = iter(range(1000))
 
     def act(_view):
@@ -185,7 +183,7 @@ def test_a_budget_is_divided_among_them(tmp_path):
         assert len(played.requests) == 2
 
 
-def test_nobody_is_asked_for_leave_in_a_part(tmp_path):
+def test_call_that_needs_permission_is_refused_in_a_part(tmp_path):
     def act(view):
         if view.subtask.endswith("b.txt"):
             return writing(view)
@@ -201,7 +199,7 @@ def test_nobody_is_asked_for_leave_in_a_part(tmp_path):
         pass
 
 
-def test_a_script_cannot_play_several(tmp_path):
+def test_script_cannot_answer_for_several_parts(tmp_path):
     settings = WorkStart(GOAL, settings_of(config_of("scripted:script.md", tmp_path, parallel=2)))
     with open_runs(tmp_path / "runs") as runs:
         with pytest.raises(ValueError, match="a script cannot answer for several parts"):
@@ -209,7 +207,7 @@ def test_a_script_cannot_play_several(tmp_path):
         assert runs.ids() == ()
 
 
-def test_what_they_have_changed_is_shown_and_undone_as_the_runs_own(tmp_path):
+def test_changes_of_parts_are_shown_and_undone_with_the_run(tmp_path):
     with agent_at(tmp_path, GOAL, forgetful(BOTH, writing), parallel=2) as (agent, _):
         worked(agent)
         run_id = agent.run_id
@@ -221,7 +219,7 @@ def test_what_they_have_changed_is_shown_and_undone_as_the_runs_own(tmp_path):
     assert sorted(path.name for path in (tmp_path / "workspace").glob("*.txt")) == []
 
 
-def test_what_one_part_has_changed_is_shown_and_undone_by_itself(tmp_path):
+def test_changes_of_one_part_are_shown_and_undone_alone(tmp_path):
     refused = []
 
     def undo(name):
@@ -246,7 +244,7 @@ def test_what_one_part_has_changed_is_shown_and_undone_by_itself(tmp_path):
 
 
 @pytest.mark.parametrize("then", ["nothing", "stopped"])
-def test_what_parts_have_done_counts_and_is_undone_before_all_are_over(tmp_path, then):
+def test_changes_of_parts_count_and_can_be_undone_before_all_finish(tmp_path, then):
     def act(view):
         return Said(status=500) if view.gave("write_file") and view.subtask.endswith("b.txt") else writing(view)
 
@@ -269,8 +267,8 @@ def test_what_parts_have_done_counts_and_is_undone_before_all_are_over(tmp_path,
     assert sorted(path.name for path in (tmp_path / "workspace").glob("*.txt")) == []
 
 
-def test_they_wait_for_their_turn_and_each_has_the_rounds_of_a_subtask(tmp_path):
-    """Six subtasks, two at a time: none is left, and no more than two are ever asked for at once."""
+def test_parts_wait_for_their_turn_and_each_gets_the_rounds_of_a_subtask(tmp_path):
+    """Six subtasks, two at a time: all are done, and never more than two run at once."""
     names = "abcdef"
     at_once, most = set(), []
 
@@ -293,8 +291,8 @@ def test_they_wait_for_their_turn_and_each_has_the_rounds_of_a_subtask(tmp_path)
     assert len(list((tmp_path / "workspace").glob("*.txt"))) == 6
 
 
-def test_the_same_command_is_fine_behind_parts_that_have_run_it(tmp_path):
-    """Who comes after has not seen what they saw: to look whether all is well is no circle."""
+def test_command_run_by_parts_may_run_again_afterwards(tmp_path):
+    """The later subtask has not seen the results of the parts, so checking again is not a loop."""
     check = {"cmd": ["ruff", "--version"]}
     plan = independent(*["run_cmd ruff --version"] * 3, then=("run_cmd ruff --version",))
 
@@ -307,7 +305,7 @@ def test_the_same_command_is_fine_behind_parts_that_have_run_it(tmp_path):
         assert work.tools["run_cmd done"] == 4
 
 
-def test_stopped_while_they_work_the_run_is_over_and_nothing_is_held(tmp_path):
+def test_run_stopped_while_parts_work_is_cancelled_for_good(tmp_path):
     asked = threading.Event()
 
     def hangs(body, _number):
@@ -336,7 +334,7 @@ def test_stopped_while_they_work_the_run_is_over_and_nothing_is_held(tmp_path):
             Agent.resume(next(iter(parts)), runs)
 
 
-def test_where_the_model_fails_they_go_on_later_and_what_is_done_stays_done(tmp_path):
+def test_parts_continue_after_a_model_error_without_repeating_finished_ones(tmp_path):
     fails = [True]
 
     def player(body, number):
@@ -351,7 +349,7 @@ def test_where_the_model_fails_they_go_on_later_and_what_is_done_stays_done(tmp_
         fails[0] = False
         worked(agent)
         assert agent.state == "goal_complete"
-        assert len(played.requests) == before + 2  # the part that was done is not asked again
+        assert len(played.requests) == before + 2  # the finished part is not asked again
         assert len(events_of(parts_of(tmp_path, agent)[f"{agent.run_id}+1.2"], "again")) == 1
 
 
@@ -363,7 +361,7 @@ pathlib.Path("slow.txt").write_text("slow")
 
 
 def test_two_runs_in_one_folder_are_not_credited_with_each_others_changes(tmp_path):
-    """A command of one run writes at its end; the other run, in a process of its own, writes meanwhile: it waits its turn."""
+    """A command of one run writes at its end; the other run, in a separate process, wants to write meanwhile, and has to wait."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "slow.py").write_text(SLOW)
@@ -390,8 +388,8 @@ def test_two_runs_in_one_folder_are_not_credited_with_each_others_changes(tmp_pa
     assert [(each["state"], each["files"]) for each in said] == [("goal_complete", ["begun.txt", "slow.txt"]), ("goal_complete", ["quick.txt"])]  # fmt: skip
 
 
-def test_each_may_look_for_itself(tmp_path):
-    """Four parts begin with the same look and the same command, as models do: none goes in circles."""
+def test_every_part_may_make_the_same_first_calls(tmp_path):
+    """Four parts start with the same listing and the same command, as models do: none of that is a loop."""
     plan = independent(*(f"write_file {name}.txt" for name in "abcd"))
 
     def act(view):

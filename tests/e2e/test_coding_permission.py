@@ -1,4 +1,4 @@
-"""Leave that a person gives to `dsa code` is for one call, by its place, and for the files that its command names, as they were then."""
+"""A person's permission for `dsa code` covers one call, by its place, and the files of its command as they were at that time."""
 
 import pytest
 from coding_typed import DONE, PLAN, calls, typed_in
@@ -23,7 +23,7 @@ def code(tmp_path):
         ({"cmd": ["python", "job.py", "--with=sub/job.py"]}, "sub/job.py"),
     ],
 )
-def test_a_script_that_was_swapped_is_not_run(code, tmp_path, asked, swapped):
+def test_swapped_script_is_not_run(code, tmp_path, asked, swapped):
     work = tmp_path / "work"
     (work / "sub").mkdir()
     for file in (work / "job.py", work / "sub" / "job.py"):
@@ -41,7 +41,7 @@ PROGRAMS = "".join(f'[code.commands.programs.{name}]\narguments = "any"\n' for n
 TEST = "def test_it():\n    assert True\n"
 
 
-#: Commands, a file that each one executes without naming it, and the name under which it counts.
+#: Commands, a file that each one executes without naming it, and the name by which that file is listed.
 READ = [
     (["python", "-m", "job"], "job.py", "job.py"),
     (["python", "-s", "-mjob"], "job.py", "job.py"),
@@ -68,11 +68,11 @@ READ = [
     (["npm", "run", "build"], "package.json", "package.json"),
     (["npm", "--prefix", "pack", "run", "build"], "pack/package.json", "pack/package.json"),
 ]  # fmt: skip
-#: One of each way to find files that a program reads by itself; `make test-full` types all commands.
+#: One command for each way to find implicitly read files; `make test-full` runs all commands.
 TYPED = (2, 4, 6, 8, 12, 13, 16, 18, 23)
 
 
-def lay_out_programs(work):
+def write_programs(work):
     for folder in ("pack", "tests/deep"):
         (work / folder).mkdir(parents=True)
     for name in (
@@ -102,8 +102,8 @@ def lay_out_programs(work):
 
 
 @pytest.mark.parametrize(("command", "swapped", "named"), READ)
-def test_what_a_program_reads_by_itself_is_among_the_files_of_its_command(tmp_path, command, swapped, named):
-    lay_out_programs(tmp_path)
+def test_implicitly_read_files_are_among_the_files_of_a_command(tmp_path, command, swapped, named):
+    write_programs(tmp_path)
     before = executed_files(command, tmp_path, ".")
     (tmp_path / swapped).write_text(MUTATED)
     after = executed_files(command, tmp_path, ".")
@@ -114,9 +114,9 @@ def test_what_a_program_reads_by_itself_is_among_the_files_of_its_command(tmp_pa
     ("command", "swapped", "named"),
     [row if place in TYPED else pytest.param(*row, marks=pytest.mark.full) for place, row in enumerate(READ)],
 )
-def test_what_a_program_reads_by_itself_is_bound_to_the_leave_too(code, tmp_path, command, swapped, named):
+def test_implicitly_read_files_are_bound_to_the_permission_too(code, tmp_path, command, swapped, named):
     work = tmp_path / "work"
-    lay_out_programs(work)
+    write_programs(work)
     (tmp_path / "dsa.toml").write_text(PROGRAMS)
     assert code("Do it", script=(PLAN, calls(("run_cmd", {"cmd": command})), DONE)).returncode == 3
     (work / swapped).write_text(MUTATED)
@@ -128,7 +128,7 @@ def test_what_a_program_reads_by_itself_is_bound_to_the_leave_too(code, tmp_path
 
 
 @pytest.mark.parametrize("command", [["./job.sh"], ["bash", "job.sh"], ["sub/job"]])
-def test_a_script_is_not_run_as_a_program_of_its_own(code, tmp_path, command):
+def test_script_of_the_workspace_cannot_be_run_as_a_program(code, tmp_path, command):
     (tmp_path / "work" / "job.sh").write_text("touch left.txt\n")
     (tmp_path / "work" / "job.sh").chmod(0o755)
     done = code("Do it", script=(PLAN, calls(("run_cmd", {"cmd": command})), DONE, DONE))
@@ -137,7 +137,7 @@ def test_a_script_is_not_run_as_a_program_of_its_own(code, tmp_path, command):
     assert not (tmp_path / "work" / "left.txt").exists()
 
 
-def test_a_module_that_comes_into_being_behind_a_leave_is_not_run(code, tmp_path):
+def test_module_created_after_permission_was_requested_is_not_run(code, tmp_path):
     work = tmp_path / "work"
     (work / "pack").mkdir()
     (work / "pack" / "__main__.py").write_text(LEFT)
@@ -147,7 +147,7 @@ def test_a_module_that_comes_into_being_behind_a_leave_is_not_run(code, tmp_path
     assert not (work / "left.txt").exists()
 
 
-def test_the_place_that_is_printed_after_a_refusal_is_that_of_the_question(code, tmp_path):
+def test_place_printed_after_a_refusal_is_that_of_the_question(code, tmp_path):
     (tmp_path / "work" / "job.py").write_text(LEFT)
     first = code("Do it", script=(PLAN, calls(("run_cmd", RUN)), DONE))
     (place,) = [line.split()[5] for line in first.stdout.splitlines() if line.startswith("to allow it: dsa send")]
@@ -157,7 +157,7 @@ def test_the_place_that_is_printed_after_a_refusal_is_that_of_the_question(code,
     assert code(place, "permitted", command="send").returncode == 0
 
 
-def test_a_script_that_is_gone_or_new_is_not_run(code, tmp_path):
+def test_command_naming_a_file_created_meanwhile_is_not_run(code, tmp_path):
     work = tmp_path / "work"
     (work / "job.py").write_text(LEFT)
     asked = {"cmd": ["python", "job.py", "more.py"]}
@@ -168,7 +168,7 @@ def test_a_script_that_is_gone_or_new_is_not_run(code, tmp_path):
     assert not (work / "left.txt").exists()
 
 
-def test_what_has_not_changed_is_run_whatever_else_has(code, tmp_path):
+def test_unchanged_script_is_run_even_if_other_files_change(code, tmp_path):
     work = tmp_path / "work"
     (work / "job.py").write_text(LEFT)
     assert code("Do it", script=(PLAN, calls(("run_cmd", RUN)), DONE)).returncode == 3
@@ -178,7 +178,7 @@ def test_what_has_not_changed_is_run_whatever_else_has(code, tmp_path):
     assert (work / "left.txt").read_text() == "benign"
 
 
-def test_a_second_leave_for_one_call_lets_no_other_happen(code, tmp_path):
+def test_second_permission_for_one_call_does_not_permit_another(code, tmp_path):
     work = tmp_path / "work"
     (work / "job.py").write_text("import sys\nopen(f'{len(sys.argv)}.txt', 'w')\n")
     asked = calls(("run_cmd", RUN), ("run_cmd", {"cmd": ["python", "job.py", "--delete-everything"]}))
@@ -195,7 +195,7 @@ def test_a_second_leave_for_one_call_lets_no_other_happen(code, tmp_path):
     assert (work / "2.txt").exists()
 
 
-def test_nobody_is_asked_for_an_edit_that_cannot_be_made(code, tmp_path):
+def test_impossible_edit_fails_without_asking_for_permission(code, tmp_path):
     (tmp_path / "work" / "a.txt").write_text("one\n")
     edits = calls(
         ("edit", {"path": "a.txt", "old": "two", "new": "three"}),

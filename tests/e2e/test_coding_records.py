@@ -1,4 +1,4 @@
-"""Odd things of the user where the work is written down for people: named before a model is asked; later they end nothing."""
+"""Obstacles where the work is recorded for people: reported before a model is asked; later they do not end the work."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ def filled(path):
         ("agent_ledger.log", linked, "is a link; "),
     ],
 )
-def test_what_lies_where_the_work_is_written_down_is_named_at_the_beginning(code, tmp_path, name, make, says):
+def test_obstacle_to_the_work_record_is_reported_at_the_start(code, tmp_path, name, make, says):
     path = tmp_path / "work" / name
     make(path)
     kind = path.lstat().st_mode
@@ -46,7 +46,7 @@ def test_what_lies_where_the_work_is_written_down_is_named_at_the_beginning(code
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_a_link_of_the_user_is_named_also_when_the_work_is_taken_up(code, tmp_path):
+def test_link_in_place_of_the_record_is_reported_on_resume(code, tmp_path):
     assert code("Do it").returncode == 3
     context = tmp_path / "work" / ".agent_context"
     context.rename(tmp_path / "moved")
@@ -58,7 +58,7 @@ def test_a_link_of_the_user_is_named_also_when_the_work_is_taken_up(code, tmp_pa
     assert code("--resume", "last").returncode == 3
 
 
-def test_what_cannot_be_written_down_later_is_told_once_and_ends_nothing(tmp_path):
+def test_failure_to_write_the_record_is_reported_once_and_ends_nothing(tmp_path):
     told, context = [], tmp_path / "workspace" / ".agent_context"
 
     def act(view):
@@ -75,7 +75,7 @@ def test_what_cannot_be_written_down_later_is_told_once_and_ends_nothing(tmp_pat
     ]
 
 
-def test_a_link_that_came_meanwhile_is_replaced(tmp_path):
+def test_link_created_meanwhile_is_replaced(tmp_path):
     context, other = tmp_path / "workspace" / ".agent_context", tmp_path / "other"
     other.mkdir()
 

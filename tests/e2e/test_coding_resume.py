@@ -1,4 +1,4 @@
-"""Work that is cut off anywhere and goes on: killed after any durable entry, and in the middle of a command."""
+"""Work that is cut off anywhere and continues: killed after any durable entry, and in the middle of a command."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from dsa.runs.setup import Options
 from dsa.runtime.ledger import EventEntry, ResultEntry
 from machines.coding.work_session import Agent, unfinished_run
 
-#: How many entries the whole work has, at most; the sample is spread over all kinds of places.
+#: The largest number of entries of the whole work; the sample is spread over all kinds of places.
 MOST = 275
 full = pytest.mark.full
 CUTS = [pytest.param(count, marks=[] if count % 77 == 30 else full) for count in range(1, MOST)]
@@ -30,7 +30,7 @@ CUTS_TOGETHER = [pytest.param(count, marks=[] if count % 50 == 30 else full) for
 
 
 def life(runs, workspace, model, count, which="alone"):
-    """Work in a process of its own, which ends itself after so many entries."""
+    """Work in a separate process, which kills itself after a number of entries."""
     program = Path(coding_chaos.__file__)
     with open_runs(runs) as opened:
         known = [run_id for run_id in opened.ids() if "+" not in run_id]
@@ -39,7 +39,7 @@ def life(runs, workspace, model, count, which="alone"):
 
 
 def judged(runs, workspace, played):
-    """Return what must hold of any such work: it is done, nothing was done twice, every request was sound."""
+    """Check such work: it is done, nothing was done twice, and every request was valid."""
     with open_runs(runs) as opened:
         for run_id in opened.ids():
             entries = opened.stored_run(run_id).entries
@@ -54,7 +54,7 @@ def judged(runs, workspace, played):
 
 
 @pytest.mark.parametrize("count", CUTS)
-def test_killed_after_any_entry_it_goes_on_and_nothing_is_done_twice(tmp_path, count):
+def test_work_killed_after_any_entry_continues_without_repeating_anything(tmp_path, count):
     runs, workspace = tmp_path / "runs", tmp_path / "workspace"
     workspace.mkdir()
     with playing(acting(coding_chaos.PLAN, coding_chaos.counting)) as played:
@@ -71,7 +71,7 @@ def test_killed_after_any_entry_it_goes_on_and_nothing_is_done_twice(tmp_path, c
 
 
 @pytest.mark.parametrize("count", CUTS_TOGETHER)
-def test_killed_while_several_work_at_once_they_go_on_and_nothing_is_done_twice(tmp_path, count):
+def test_parallel_work_killed_after_any_entry_continues_without_repeating(tmp_path, count):
     runs, workspace = tmp_path / "runs", tmp_path / "workspace"
     workspace.mkdir()
     _, plan, plays, _ = coding_chaos.GOALS["together"]
@@ -86,8 +86,8 @@ def test_killed_while_several_work_at_once_they_go_on_and_nothing_is_done_twice(
     assert (workspace / "notes.md").read_text() == "both counted\n"
 
 
-def test_killed_in_the_middle_of_a_command_it_is_told_so_and_nothing_runs_on(tmp_path):
-    """The command has had its effect and has not ended: nobody can know, so it is not run again, and the model looks."""
+def test_command_cut_off_by_a_kill_is_reported_and_leaves_nothing_running(tmp_path):
+    """The command had its effect but did not end. That cannot be known, so it is not run again, and the model looks."""
     runs, workspace = tmp_path / "runs", tmp_path / "workspace"
     workspace.mkdir()
     slow = "import time\nopen('done.txt', 'a').write('1\\n')\ntime.sleep(600)\n"
@@ -120,7 +120,7 @@ def test_killed_in_the_middle_of_a_command_it_is_told_so_and_nothing_runs_on(tmp
 
 
 def left_running(marker):
-    """Name the processes whose command line has a marker in it."""
+    """Return the ids of the processes whose command line has a marker in it."""
     found = []
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -131,7 +131,7 @@ def left_running(marker):
     return found
 
 
-def test_the_same_goal_in_the_same_folder_is_taken_up_and_another_is_not(tmp_path):
+def test_same_goal_in_the_same_folder_is_resumed_and_others_are_not(tmp_path):
     def hangs_at_the_second(body, number):
         return (lambda _handler, over: over.wait(60)) if number == 2 else player(body, number)
 
@@ -156,7 +156,7 @@ def test_the_same_goal_in_the_same_folder_is_taken_up_and_another_is_not(tmp_pat
         assert unfinished_run(coding_chaos.GOAL, workspace, opened) is None
 
 
-def test_blocked_calls_and_the_probe_survive(tmp_path):
+def test_blocked_calls_and_the_probe_survive_a_resume(tmp_path):
     write = call("write_file", path="a.txt", content="one\n")
     with agent_at(tmp_path, "do it", acting(tasks(("Do it", "write_file a.txt")), lambda _view: write), parameters={"max_rounds": 3}) as (agent, _):  # fmt: skip
         work = worked(agent)
@@ -168,8 +168,8 @@ def test_blocked_calls_and_the_probe_survive(tmp_path):
 
 
 @pytest.mark.parametrize(("answers", "state"), [(0, "unplanned"), (1, "paused"), (2, "paused")])
-def test_an_answer_that_breaks_off_pauses_the_work_and_loses_nothing(tmp_path, answers, state):
-    """The connection is at fault, not the model: no plan is replaced, and no round is used up."""
+def test_answer_that_breaks_off_pauses_the_work_and_loses_nothing(tmp_path, answers, state):
+    """The fault is in the connection, not the model: no plan is replaced, and no round is used up."""
     player = acting(coding_chaos.PLAN, coding_chaos.counting)
     is_broken = [True]
 
@@ -193,7 +193,7 @@ def test_an_answer_that_breaks_off_pauses_the_work_and_loses_nothing(tmp_path, a
 @pytest.mark.parametrize(
     "budget", [*(f"calls={count}" for count in range(1, 20, 3)), "tokens=10", "tokens=31", "seconds=0.000001"]
 )
-def test_a_budget_of_the_whole_run_pauses_it_wherever_it_is_spent(tmp_path, budget):
+def test_run_budget_pauses_the_work_wherever_it_is_spent(tmp_path, budget):
     player = acting(coding_chaos.PLAN, coding_chaos.counting)
 
     def costs(body, number):
@@ -203,7 +203,7 @@ def test_a_budget_of_the_whole_run_pauses_it_wherever_it_is_spent(tmp_path, budg
         work = worked(agent)
         assert agent.state in {"unplanned", "paused"}
         assert "budget" in work.paused_for
-        assert work.transcript.open_ids() == ()  # what an answer has asked for is done
+        assert work.transcript.open_ids() == ()  # all calls of the answer are done
         run_id = agent.run_id
         agent.close()
         with resumed(tmp_path / "runs", run_id, model=played.model, budget=["calls=1000"]) as again:
@@ -211,7 +211,7 @@ def test_a_budget_of_the_whole_run_pauses_it_wherever_it_is_spent(tmp_path, budg
             assert (again.state, again.work.errors) == ("goal_complete", [])
 
 
-def test_budgets_hold_and_survive(tmp_path):
+def test_budget_of_model_calls_pauses_the_work_with_a_message(tmp_path):
     config = config_of("x", tmp_path)
     assert config["mode"] == "full-auto"
     player = acting(coding_chaos.PLAN, coding_chaos.counting)

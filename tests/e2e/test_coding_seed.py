@@ -1,4 +1,4 @@
-"""The goals of seed 003, with real tools on a real folder: the model derives every turn from what it is sent, and says LOST when something is missing."""
+"""The goals of seed 003, with real tools on a real folder: the model derives every turn from its request, and says LOST when something is missing."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def files_of(workspace):
 
 
 @pytest.mark.parametrize("name", GOALS)
-def test_a_goal_is_achieved_within_its_rounds(tmp_path, name):
+def test_goal_is_achieved_within_its_rounds(tmp_path, name):
     goal, plan, act, (least, most), files = GOALS[name]
     with agent_at(tmp_path, goal, acting(plan, act)) as (agent, played):
         work = worked(agent)
@@ -63,7 +63,7 @@ def test_a_goal_is_achieved_within_its_rounds(tmp_path, name):
         assert ran.stdout == "Hello, World!\n"
 
 
-def test_what_the_seed_keeps_beside_the_work_is_there(tmp_path):
+def test_record_described_by_the_seed_is_written_beside_the_work(tmp_path):
     with agent_at(tmp_path, ROCK, acting(ROCK_PLAN, rock)) as (agent, _):
         worked(agent)
     workspace = tmp_path / "workspace"
@@ -84,8 +84,8 @@ def test_what_the_seed_keeps_beside_the_work_is_there(tmp_path):
 
 
 @pytest.mark.parametrize("blind_to", ["results", "subtask", "probe"])
-def test_a_model_that_is_not_shown_something_says_so(tmp_path, blind_to, monkeypatch):
-    """The player itself is tested: without results, subtask line or probe it does not cooperate, and the goal is not achieved."""
+def test_model_reports_what_it_was_not_shown(tmp_path, blind_to, monkeypatch):
+    """This tests the player itself: without results, subtask line or probe it does not cooperate, and the goal is not achieved."""
     real = bindings.messages_for
 
     def blinded(work, **more):
@@ -116,7 +116,7 @@ def test_templates_give_tasks_without_a_model(tmp_path):
         assert all(body["tools"] for body in played.requests)
 
 
-def test_undo_puts_everything_back_and_leaves_what_others_changed(tmp_path):
+def test_undo_restores_everything_except_what_others_changed(tmp_path):
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "kept.txt").write_text("mine\n")
@@ -133,8 +133,8 @@ def test_undo_puts_everything_back_and_leaves_what_others_changed(tmp_path):
     assert files_of(workspace) == ["kept.txt", "tests/test_mathx.py"]
 
 
-def test_who_completes_a_subtask_without_a_result_sees_the_question_first(tmp_path):
-    """However often one answer says that it is completed; what stood behind the question is answered too."""
+def test_completion_without_a_result_is_questioned_first(tmp_path):
+    """This holds however often one answer claims completion; the calls after the questioned one get a result too."""
     done = ("mark_subtask_complete", {"success": True})
     at_once = Said(calls=(done, done, ("write_file", {"path": "a.txt", "content": "x"}), done))
     with agent_at(tmp_path, HELLO, acting(HELLO_PLAN, lambda view: complete() if view.done else at_once)) as (agent, played):  # fmt: skip
@@ -147,8 +147,8 @@ def test_who_completes_a_subtask_without_a_result_sees_the_question_first(tmp_pa
     assert not (tmp_path / "workspace" / "a.txt").exists()
 
 
-def test_a_strict_provider_is_never_sent_a_name_that_it_refuses(tmp_path):
-    """Tools that were meant go back under their own names; of others what is left of theirs."""
+def test_strict_provider_is_never_sent_a_name_it_refuses(tmp_path):
+    """Recognized tools are sent back under their own names; other names are reduced to the allowed characters."""
     names = ("multi_tool_use.parallel", "", "lis t dir!", "x" * 200_000, "a\nb", "functions.list_dir", "list_dir")
     player = acting(
         HELLO_PLAN, lambda view: complete() if view.done else Said(calls=tuple((each, {}) for each in names))

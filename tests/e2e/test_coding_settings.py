@@ -1,4 +1,4 @@
-"""What `dsa code` is told to do it with: options, and settings of a file; what of them cannot be used."""
+"""Options and settings files of `dsa code`, and settings that cannot be used."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ def code(tmp_path):
     return typed_in(tmp_path)
 
 
-def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp_path):
+def test_command_line_overrides_settings_of_a_file(code, tmp_path):
     (tmp_path / "dsa.toml").write_text('[code]\nmode = "read-only"\nmax_rounds = 1\nprotected = ["a.*"]\n')
     assert "rounds_exhausted" in code("Do it").stdout
     protected = code("Do it", "--mode", "full-auto", "--param", "max_rounds=3", "--fresh", script=(PLAN, WRITE, FAILED))
@@ -104,7 +104,7 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
         (("--resume", "last"), "", "no run is kept here"),
     ],
 )
-def test_what_cannot_be_used_is_said_in_a_sentence(code, tmp_path, arguments, settings, says):
+def test_unusable_arguments_and_settings_are_reported_in_a_sentence(code, tmp_path, arguments, settings, says):
     if settings:
         (tmp_path / "dsa.toml").write_text(settings)
     done = code(*arguments)
@@ -113,8 +113,8 @@ def test_what_cannot_be_used_is_said_in_a_sentence(code, tmp_path, arguments, se
     assert "Traceback" not in done.stderr
 
 
-def test_settings_in_a_project_file_of_the_workspace_have_to_be_named(code, tmp_path):
-    """An agent may have written them, and they start programs."""
+def test_settings_in_a_project_file_of_the_workspace_must_be_named(code, tmp_path):
+    """An agent may have written that file, and its settings start programs."""
     (tmp_path / "work" / "pyproject.toml").write_text('[tool.dsa.code]\nmode = "full-auto"\n')
     (tmp_path / "script.md").write_text("".join(map(block, (PLAN, WRITE, DONE))))
     typed = [*DSA, "code", "Do it", "--model", "scripted:../script.md"]
@@ -124,7 +124,7 @@ def test_settings_in_a_project_file_of_the_workspace_have_to_be_named(code, tmp_
     assert named.returncode == 0, named.stderr
 
 
-def test_a_program_of_the_settings_that_is_not_there_is_told_at_the_beginning(code, tmp_path):
+def test_missing_program_of_the_settings_is_reported_at_the_start(code, tmp_path):
     (tmp_path / "dsa.toml").write_text(
         "[code.commands.programs]\nnowhere = {arguments = 'any'}\ngit-shell = {arguments = 'any'}\n"
     )
@@ -139,7 +139,7 @@ def test_a_program_of_the_settings_that_is_not_there_is_told_at_the_beginning(co
         (["a.example", "b.example:80"], "They can reach only these hosts: a.example, b.example:80."),
     ],
 )
-def test_the_model_is_told_what_of_the_network_its_programs_reach(tmp_path, hosts, told):
+def test_tool_description_says_which_hosts_programs_can_reach(tmp_path, hosts, told):
     with agent_at(tmp_path, HELLO, forgetful(HELLO_PLAN, lambda _: complete(success=False)), network=hosts) as (
         agent,
         played,
@@ -149,7 +149,7 @@ def test_the_model_is_told_what_of_the_network_its_programs_reach(tmp_path, host
     assert told in described["run_cmd"]
 
 
-def test_the_model_that_breaks_the_goal_up_is_told_what_lies_in_the_folder(tmp_path):
+def test_planning_request_lists_the_contents_of_the_workspace(tmp_path):
     for name in ("empty", "full"):
         (tmp_path / name / "workspace" / "src").mkdir(parents=True) if name == "full" else None
         with agent_at(tmp_path / name, HELLO, forgetful(HELLO_PLAN, lambda _: complete(success=False))) as (
@@ -161,7 +161,7 @@ def test_the_model_that_breaks_the_goal_up_is_told_what_lies_in_the_folder(tmp_p
         assert told.splitlines()[-1] == f"The workspace contains: {'src/' if name == 'full' else 'nothing yet'}."
 
 
-def test_what_is_not_as_somebody_might_think_is_told(code, tmp_path):
+def test_unread_settings_and_ineffective_budgets_give_a_warning(code, tmp_path):
     (tmp_path / "work" / "dsa.toml").write_text("[code]\nmode = 'full-auto'\n")
     there = tmp_path / "work" / "dsa.toml"
     assert (
@@ -181,7 +181,7 @@ def test_what_is_not_as_somebody_might_think_is_told(code, tmp_path):
         assert ("a limit in usd has no effect" in done.stderr) == is_told, done.stderr
 
 
-def test_an_answer_that_nothing_was_done_for_says_so(code):
+def test_answer_without_any_work_says_so(code):
     assert (
         code("Do it", script=(PLAN, "It is done.", "It is done."))
         .stdout.partition(" s; ")[2]

@@ -1,4 +1,4 @@
-"""What is shown of calls on the screen and in `agent_ledger.log`: time-outs, signals, commits, what servers gave, calls that were not made."""
+"""Calls on the screen and in `agent_ledger.log`: time-outs, signals, commits, results of servers, calls that were not made."""
 
 import io
 import json
@@ -25,7 +25,7 @@ PLAN = tasks(("Do it", "list_dir what there is"))
 
 
 def at_once(*calls, then=()):
-    """Play a model that makes these calls in one answer, then completes, with other calls behind."""
+    """Play a model that makes these calls in one answer, then completes, with further calls after that."""
     answers = iter([Said(calls=calls), Said(calls=(("mark_subtask_complete", {"success": True}), *then))])
     return lambda _view: next(answers)
 
@@ -58,14 +58,14 @@ def workspace_of(tmp_path, **files):
         ("print('fine')", "  fine\n", "rc=0"),
     ],
 )
-def test_how_a_command_ended_is_shown_and_logged(tmp_path, program, screen, line):
+def test_end_of_a_command_is_shown_and_logged(tmp_path, program, screen, line):
     workspace_of(tmp_path, x=program)
     told, log = shown(tmp_path, at_once(("run_cmd", {"cmd": ["python", "x.py"], "timeout_sec": 1})))
     assert f"run_cmd  python x.py\n{screen}round 2" in told
     assert log == f"CMD python x.py -> {line}\n"
 
 
-def test_tokens_are_counted_on_when_work_is_taken_up(tmp_path):
+def test_token_count_continues_after_a_resume(tmp_path):
     plan, files = acting(PLAN, at_once(("list_dir", {}))), [io.StringIO(), io.StringIO()]
     first, then = (CodingDisplay(Console(file=file, width=200, color_system=None)) for file in files)
 
@@ -82,10 +82,10 @@ def test_tokens_are_counted_on_when_work_is_taken_up(tmp_path):
     before, behind = ([line for line in file.getvalue().splitlines() if line.startswith("round")] for file in files)
     told = [re.sub(r"\d+\.\d s", "T s", line) for line in (*before, *behind)]
     rounds = ["round 1 of 24, T s, 617 tokens so far", *["round 2 of 24, T s, 1,234 tokens so far"] * 2]
-    assert told == rounds  # the round in which the budget was spent is begun again
+    assert told == rounds  # the round in which the budget was spent starts again
 
 
-def test_money_is_counted_on_when_work_is_taken_up():
+def test_cost_count_continues_after_a_resume():
     usage = {"prompt_tokens": 1_000, "completion_tokens": 234, "cost_usd": 0.5}
     file = io.StringIO()
     display = CodingDisplay(Console(file=file, width=200, color_system=None))
@@ -101,7 +101,7 @@ def test_money_is_counted_on_when_work_is_taken_up():
     assert file.getvalue() == "round 2, 0.0 s, 1,234 tokens, $0.50 so far\n"
 
 
-def test_a_commit_is_shown_and_logged_and_what_git_says_too(tmp_path):
+def test_commit_and_git_output_are_shown_and_the_commit_is_logged(tmp_path):
     workspace = workspace_of(tmp_path)
     for command in (("init", "-q"), ("config", "user.name", "A"), ("config", "user.email", "a@example.org")):
         subprocess.run(["git", *command], cwd=workspace, check=True)
@@ -121,7 +121,7 @@ def test_a_commit_is_shown_and_logged_and_what_git_says_too(tmp_path):
     assert log.splitlines() == ["WRITE a.txt", f"COMMIT {commit} Say a", "WRITE b.txt"]
 
 
-def test_a_later_commit_takes_what_has_changed_since(tmp_path):
+def test_later_commit_contains_what_changed_since(tmp_path):
     workspace = workspace_of(tmp_path, old="1\n", rm="import os\nos.remove('gone.py')\n", gone="1\n")
     for command in (
         ("init", "-q"),
@@ -145,7 +145,7 @@ def test_a_later_commit_takes_what_has_changed_since(tmp_path):
     assert [line for line in status.stdout.splitlines() if "agent_" not in line] == []
 
 
-def test_a_run_that_has_changed_nothing_commits_nothing_of_the_users(tmp_path):
+def test_run_without_changes_does_not_commit_files_of_the_user(tmp_path):
     workspace = workspace_of(tmp_path, mine="not to be committed yet\n")
     subprocess.run(["git", "init", "-q"], cwd=workspace, check=True)
     act = at_once(("list_dir", {}), ("git_commit", {"message": "all of it"}))
@@ -155,7 +155,7 @@ def test_a_run_that_has_changed_nothing_commits_nothing_of_the_users(tmp_path):
     assert "?? mine.py" in status.stdout.splitlines()
 
 
-def test_what_tools_of_servers_gave_is_shown_and_logged_unless_they_only_look(tmp_path):
+def test_server_tool_results_are_shown_and_calls_logged_unless_read_only(tmp_path):
     workspace_of(tmp_path)
     act = at_once(("words__lookup", {"key": "dsa"}), ("words__word_count", {"text": "a b c"}))
     mcp = {
@@ -171,13 +171,13 @@ def test_what_tools_of_servers_gave_is_shown_and_logged_unless_they_only_look(tm
     assert log == 'CALL words__lookup {"key": "dsa"}\n'
 
 
-def test_a_look_that_may_be_repeated_is_a_look(tmp_path):
+def test_polled_read_only_call_is_not_logged(tmp_path):
     workspace_of(tmp_path)
     _, log = shown(tmp_path, at_once(("list_dir", {})), polling=["list_dir"])
     assert log == ""
 
 
-def test_arguments_of_servers_are_shown_as_they_are_whatever_they_are_called(tmp_path):
+def test_arguments_of_server_tools_are_shown_unchanged_under_any_name(tmp_path):
     workspace_of(tmp_path)
     given = [{"files": ["a.txt", "b.txt"]}, {"path": ["a.txt"]}, {"path": 5}, {"files": {"a": 1}}, {"cmd": "x" * 200}, {"files": "a"}]  # fmt: skip
     calls = [("words__lookup", {"key": "dsa", **each}) for each in given]
@@ -201,7 +201,7 @@ def test_arguments_of_servers_are_shown_as_they_are_whatever_they_are_called(tmp
         ({"pattern": "x  y", "path": "src", "glob": "*.py"}, '"x y" in src *.py'),
     ],
 )
-def test_what_is_searched_for_is_shown(tmp_path, given, words):
+def test_search_pattern_is_shown(tmp_path, given, words):
     workspace_of(tmp_path)
     told, _ = shown(tmp_path, at_once(("search", given), ("list_dir", {})))
     assert f"search  {words}\n" in told
@@ -210,7 +210,7 @@ def test_what_is_searched_for_is_shown(tmp_path, given, words):
 @pytest.mark.parametrize(
     ("count", "words"), [(1, "1 call after it was not made"), (2, "2 calls after it were not made")]
 )
-def test_calls_behind_a_completion_are_told(tmp_path, count, words):
+def test_calls_after_a_completion_are_reported_as_not_made(tmp_path, count, words):
     workspace_of(tmp_path)
     behind = [("write_file", {"path": f"{number}.txt", "content": "x"}) for number in range(count)]
     told, _ = shown(tmp_path, at_once(("list_dir", {}), then=behind))
@@ -218,13 +218,13 @@ def test_calls_behind_a_completion_are_told(tmp_path, count, words):
     assert list((tmp_path / "workspace").glob("*.txt")) == []
 
 
-def test_nothing_is_told_of_calls_behind_a_completion_where_there_are_none(tmp_path):
+def test_completion_without_later_calls_mentions_none(tmp_path):
     workspace_of(tmp_path)
     told, _ = shown(tmp_path, lambda view: complete() if view.done else call("list_dir"))
     assert "behind it" not in told
 
 
-def test_in_the_list_of_runs_a_part_is_about_its_subtask(tmp_path):
+def test_list_of_runs_shows_the_subtask_of_each_part(tmp_path):
     plan = tasks(("Both", "write_file a.txt", "write_file b.txt"))
     plan[0]["independent"] = True
     with agent_at(tmp_path, "Do it", forgetful(plan, lambda _: complete(success=False)), parallel=2) as (agent, _):
@@ -233,8 +233,8 @@ def test_in_the_list_of_runs_a_part_is_about_its_subtask(tmp_path):
     assert told == ["Do it", "write_file a.txt", "write_file b.txt"]
 
 
-def test_what_is_left_out_of_a_result_is_said_with_how_much_and_how_to_get_the_rest(tmp_path):
-    """Of each tool whose result has an end, as the model is sent it, and where old results make room."""
+def test_shortened_result_says_how_much_is_missing_and_how_to_get_it(tmp_path):
+    """This holds for each tool with a limit on its result, and for old results that are shortened to make room."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "long.txt").write_text("needle\n" * 20_000)

@@ -1,4 +1,4 @@
-"""Calls of one answer that only look run side by side: told in the order asked, kept when the process is killed, stopped together; all else waits."""
+"""Read-only calls of one answer run in parallel: reported in request order, kept when the process is killed, stopped together; all other calls wait."""
 
 import asyncio
 import io
@@ -24,7 +24,7 @@ from machines.coding.coding_display import CodingDisplay
 
 NAMES = ("a", "b", "c")
 PLAN = tasks(("Read", "read_file a.txt, b.txt and c.txt"))
-#: Bindings whose tools each wait until there is a file with the id of their call, and write down that they began.
+#: Bindings whose tools record that they started, and each wait for a file named after the id of their call.
 GATED = """
 import asyncio
 from pathlib import Path
@@ -48,7 +48,7 @@ effects = {{**effects, "run_tool": run_tool}}
 
 @pytest.fixture
 def gates(tmp_path):
-    """A folder of gates, with the module of bindings that waits at them."""
+    """A folder of gates, with the module of bindings that waits for them."""
     folder = tmp_path / "gates"
     folder.mkdir()
     (folder / "begun").touch()
@@ -71,7 +71,7 @@ def begun(gates):
 
 
 def reading(*names, then=()):
-    """Ask for files in one answer, and for other calls behind them."""
+    """Read files in one answer, and make other calls after that."""
     return Said(calls=(*(("read_file", {"path": f"{name}.txt"}) for name in names), *then))
 
 
@@ -84,14 +84,14 @@ def ids(request, count=3):
     return [f"call_{request}_{n}" for n in range(count)]
 
 
-def results_told(body):
-    """Return the results of calls in a request: pairs of the call's id and what it gave."""
+def sent_results(body):
+    """Return the results of calls in a request: pairs of the call's id and its content."""
     tools = [message for message in body["messages"] if message["role"] == "tool"]
     return [(message["tool_call_id"], json.loads(message["content"]).get("content")) for message in tools]
 
 
 @pytest.mark.parametrize("late", range(len(NAMES)))
-def test_killed_while_one_of_three_files_is_read_only_that_one_is_read_again(tmp_path, workspace, gates, late):
+def test_only_the_read_cut_off_by_a_kill_is_made_again(tmp_path, workspace, gates, late):
     runs, early = tmp_path / "runs", [call_id for n, call_id in enumerate(ids(1)) if n != late]
     with playing(acting(PLAN, reads_three)) as played:
         command = [Path(sys.executable).with_name("dsa"), "code", "Read", "-w", workspace, "--model", played.model]
@@ -116,13 +116,13 @@ def test_killed_while_one_of_three_files_is_read_only_that_one_is_read_again(tmp
             )
             assert [action.at_ms > 0 for action in agent.work.past] == [True] * len(NAMES)
     assert begun(gates) == [*ids(1), ids(1)[late]]
-    assert results_told(played.requests[2]) == list(zip(ids(1), NAMES, strict=True))
+    assert sent_results(played.requests[2]) == list(zip(ids(1), NAMES, strict=True))
     assert played.faults == []
     follows_the_table(load("coding"), recorded(runs, run_id))
 
 
 @pytest.mark.parametrize("order", [*permutations(range(len(NAMES)))])
-def test_results_are_told_in_the_order_asked_whatever_came_first(tmp_path, workspace, gates, order):
+def test_results_are_reported_in_request_order_whichever_finishes_first(tmp_path, workspace, gates, order):
     async def work_in_order(agent):
         work = asyncio.ensure_future(agent.go_on())
         for count, n in enumerate(order):
@@ -140,7 +140,7 @@ def test_results_are_told_in_the_order_asked_whatever_came_first(tmp_path, works
     with agent_at(tmp_path, "Read", acting(PLAN, reads_three), **how) as (agent, played):
         asyncio.run(work_in_order(agent))
         assert agent.state == "goal_complete"
-        assert results_told(played.requests[2]) == list(zip(ids(1), NAMES, strict=True))
+        assert sent_results(played.requests[2]) == list(zip(ids(1), NAMES, strict=True))
         assert [evidence.files for evidence in agent.work.evidence] == [frozenset({f"{name}.txt"}) for name in NAMES]
     expected = [f"read_file  {name}.txt" for name in NAMES]
     for name, before in zip((NAMES[n] for n in order), ("c", *(NAMES[n] for n in order)), strict=False):
@@ -149,7 +149,7 @@ def test_results_are_told_in_the_order_asked_whatever_came_first(tmp_path, works
     assert "\n".join(expected) in file.getvalue()
 
 
-def test_more_calls_than_run_at_once_wait_for_their_turn(tmp_path, workspace, gates):
+def test_excess_calls_wait_for_their_turn(tmp_path, workspace, gates):
     names = [f"f{n}" for n in range(6)]
     for name in names:
         (workspace / f"{name}.txt").write_text(name)
@@ -157,7 +157,7 @@ def test_more_calls_than_run_at_once_wait_for_their_turn(tmp_path, workspace, ga
     async def work_to_the_end(agent):
         work = asyncio.ensure_future(agent.go_on())
         for count in range(4, 7):
-            while len(agent.work.calls_by_key) < 10 - count or len(begun(gates)) < count:  # noqa: ASYNC110  (what it waits for tells nobody)
+            while len(agent.work.calls_by_key) < 10 - count or len(begun(gates)) < count:  # noqa: ASYNC110  (nothing notifies of it)
                 await asyncio.sleep(0.01)
             assert begun(gates) == ids(1, count)
             (gates / ids(1, 6)[count - 4]).touch()
@@ -168,17 +168,17 @@ def test_more_calls_than_run_at_once_wait_for_their_turn(tmp_path, workspace, ga
     player = acting(PLAN, lambda view: complete() if view.done else reading(*names))
     with agent_at(tmp_path, "Read", player, module=str(gates / "gated.py")) as (agent, played):
         asyncio.run(work_to_the_end(agent))
-        assert results_told(played.requests[2]) == list(zip(ids(1, 6), names, strict=True))
+        assert sent_results(played.requests[2]) == list(zip(ids(1, 6), names, strict=True))
 
 
-def test_a_change_waits_for_the_looks_before_it_and_looks_wait_for_the_change(tmp_path, workspace):
+def test_writes_wait_for_earlier_reads_and_later_reads_wait_for_writes(tmp_path, workspace):
     write = ("write_file", {"path": "a.txt", "content": "new"})
     player = acting(PLAN, lambda view: complete() if view.done else reading("a", "b", then=(write, ("read_file", {"path": "a.txt"}))))  # fmt: skip
     with agent_at(tmp_path, "Read", player) as (agent, played):
         work = worked(agent)
         assert (agent.state, work.files_written) == ("goal_complete", ["a.txt"])
         entries = recorded(tmp_path / "runs", agent.run_id)
-    assert [content for _, content in results_told(played.requests[2])] == ["a", "b", None, "new"]
+    assert [content for _, content in sent_results(played.requests[2])] == ["a", "b", None, "new"]
     outstanding, kinds, beside_change = set(), {}, set()
     for entry in entries:
         if isinstance(entry, EventEntry) and entry.event == "tool_call":
@@ -192,10 +192,10 @@ def test_a_change_waits_for_the_looks_before_it_and_looks_wait_for_the_change(tm
     assert beside_change == set()
 
 
-def test_work_that_is_stopped_stops_all_that_runs(tmp_path, workspace, gates):
+def test_stopped_work_stops_all_running_calls(tmp_path, workspace, gates):
     async def work_until_stopped(agent):
         work = asyncio.ensure_future(agent.go_on())
-        while len(begun(gates)) < len(NAMES):  # noqa: ASYNC110  (what it waits for tells nobody)
+        while len(begun(gates)) < len(NAMES):  # noqa: ASYNC110  (nothing notifies of it)
             await asyncio.sleep(0.01)
         (gates / ids(1)[1]).touch()
         while sum(call.status == "done" for call in agent.work.calls) < 1:  # noqa: ASYNC110

@@ -1,4 +1,4 @@
-"""The local model, which understands nothing of this, as a chaos model in JSON mode: whatever it asks for, each run ends as declared."""
+"""The local model, too small for this work, as a random model in JSON mode: each run ends as declared."""
 
 import asyncio
 import hashlib
@@ -19,7 +19,7 @@ full = pytest.mark.full
 
 
 def state_of(folder, but):
-    """Return every file below a folder with its content, those of the workspace and of the runs left out."""
+    """Return the digest of every file below a folder, except below the folders `but`."""
     files = (
         path for path in sorted(folder.rglob("*")) if path.is_file() and not any(path.is_relative_to(b) for b in but)
     )
@@ -27,8 +27,8 @@ def state_of(folder, but):
 
 
 @pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=full) for number in range(1, len(GOALS)))])
-def test_whatever_it_asks_for_each_run_ends_as_declared_and_stays_inside(tmp_path, number, figures, monkeypatch):
-    monkeypatch.setenv("DSA_RETRY_S", "60")  # it shares the machine with everything else
+def test_run_of_a_small_model_ends_as_declared_inside_the_workspace(tmp_path, number, figures, monkeypatch):
+    monkeypatch.setenv("DSA_RETRY_S", "60")  # the model shares the machine with other tests
     workspace, runs = tmp_path / "outside" / "workspace", tmp_path / "runs"
     workspace.mkdir(parents=True)
     (tmp_path / "outside" / "secret.txt").write_text("a secret\n")
@@ -53,6 +53,6 @@ def test_whatever_it_asks_for_each_run_ends_as_declared_and_stays_inside(tmp_pat
     )  # fmt: skip
 
 
-def test_the_goals_differ():
+def test_goals_are_all_different():
     assert max(Counter(GOALS).values()) == 1
     assert len(GOALS) == 50

@@ -1,4 +1,4 @@
-"""`dsa code`, and `dsa resume` of its runs, at a real terminal: leave is asked there, and given, refused, or left open."""
+"""`dsa code`, and `dsa resume` of its runs, at a real terminal: permission is requested there, and granted, denied, or left open."""
 
 import os
 import pty
@@ -31,21 +31,23 @@ CTRL_C, CTRL_D = "\x03", "\x04"
 
 @pytest.fixture
 def typed(tmp_path):
-    """Work in a terminal of its own, and type when the question comes; gives what was shown, and the exit code."""
+    """Run a command in its own terminal, and type when the question comes; return the output and the exit code."""
     (tmp_path / "script.md").write_text(SCRIPT)
     (tmp_path / "work").mkdir()
 
     def run(answer, *arguments):
         ours, theirs = pty.openpty()
-        program = [DSA] if answer == CTRL_C else FORKED  # whoever is to be interrupted has the terminal as its own
+        program = [DSA] if answer == CTRL_C else FORKED  # the process to interrupt needs its own terminal
         command = [*program, *(arguments or ("code", "Do it", "-w", "work", "--model", "scripted:script.md"))]
         files = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-        own = {"start_new_session": True, "preexec_fn": _terminal}  # no other way to have a terminal of its own
+        own = {"start_new_session": True, "preexec_fn": _terminal}  # the only way to get its own terminal
         with subprocess.Popen(command, cwd=tmp_path, **files, **own) as process:
             os.close(theirs)
             try:
                 shown = _shown_until(ours, "or why not: ")
-                time.sleep(0.2)  # between the prompt and its wait for keys Python hears no signal; nobody types as fast
+                time.sleep(
+                    0.2
+                )  # Python handles no signal between the prompt and its wait for keys; no person types as fast
                 os.write(ours, answer.encode())
                 shown += _shown_until(ours, None)
                 return shown, process.wait(30)
@@ -65,7 +67,7 @@ def _terminal():
 
 
 def _shown_until(terminal, wanted):
-    """Read what is shown until it has a text, or to the end."""
+    """Read the output until it contains a text, or to the end."""
     shown, deadline = "", time.monotonic() + 60
     while (wanted is None or wanted not in shown) and time.monotonic() < deadline:
         if select.select([terminal], [], [], 1)[0]:
@@ -91,7 +93,7 @@ def _shown_until(terminal, wanted):
         (CTRL_C, 130, "or answer here: dsa code --resume", False),
     ],
 )
-def test_leave_is_asked_at_the_terminal(typed, tmp_path, answer, code, says, is_written):
+def test_permission_is_requested_at_the_terminal(typed, tmp_path, answer, code, says, is_written):
     shown, ended = typed(answer)
     assert "+one" in shown
     assert (ended, says in shown, "Traceback" in shown) == (code, True, False), shown
@@ -105,7 +107,7 @@ def test_leave_is_asked_at_the_terminal(typed, tmp_path, answer, code, says, is_
     ("answer", "code", "says", "is_written"),
     [("y\n", 0, "goal_complete", True), ("not today\n", 3, "[not_approved] not today", False), (CTRL_D, 3, "or answer here", False)],
 )  # fmt: skip
-def test_resume_asks_for_leave_as_the_command_does(typed, tmp_path, answer, code, says, is_written):
+def test_resume_requests_permission_like_the_command(typed, tmp_path, answer, code, says, is_written):
     typed(CTRL_D)
     shown, ended = typed(answer, "resume", "last")
     assert "goal: Do it" in shown

@@ -1,4 +1,4 @@
-"""The test-first mode: the TDD workflow writes tests, then code until it passes them; what does not pass is never written."""
+"""The test-first mode: the TDD workflow writes tests, then code until it passes them; code that does not pass is never written."""
 
 import json
 import subprocess
@@ -14,14 +14,14 @@ PLAN = tasks(("Write the module", "write_tested mathx.py with mean"))
 TESTS = "```python\nfrom mathx import mean\n\n\ndef test_mean():\n    assert mean([1, 2, 6]) == 3\n```"
 WRONG = "```python\ndef mean(values):\n    return sum(values) / 2\n```"
 RIGHT = "```python\ndef mean(values):\n    return sum(values) / len(values)\n```"
-#: The settings of a workspace: the plugins of pytest that are installed here take longer to load than the tests, so only the layout `beside` has them.
+#: The settings of a workspace: installed pytest plugins take longer to load than the tests, so only the layout `beside` has them.
 NO_PLUGINS = "addopts = '--disable-plugin-autoload'\n"
 BARE = {"pyproject.toml": f"[tool.pytest.ini_options]\n{NO_PLUGINS}"}
 ASKED = call("write_tested", path="mathx.py", tests_path="tests/test_mathx.py", specification="mean(values), the arithmetic mean")  # fmt: skip
 
 
 def workspace_with(tmp_path, files):
-    """Make the workspace with these files, by path; return its folder."""
+    """Create the workspace with these files, by path; return its folder."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     for name, text in files.items():
@@ -31,7 +31,7 @@ def workspace_with(tmp_path, files):
 
 
 def writing(*codes, tests=(TESTS,), asked=ASKED, module="mathx"):
-    """Play a model that writes these when it is asked for tests and for code, and is done when the tool has given a result."""
+    """Play a model that gives these answers to requests for tests and for code, and is done after the result of the tool."""
     left, written = list(codes), list(tests)
 
     def act(view):
@@ -54,7 +54,7 @@ def writing(*codes, tests=(TESTS,), asked=ASKED, module="mathx"):
     return player
 
 
-def test_tests_come_first_and_code_is_mended_until_it_passes(tmp_path):
+def test_tests_come_first_and_code_is_repaired_until_it_passes(tmp_path):
     workspace = workspace_with(tmp_path, BARE)
     with agent_at(tmp_path, "A module mathx", writing(WRONG, RIGHT), test_first=True) as (agent, played):
         work = worked(agent)
@@ -68,7 +68,7 @@ def test_tests_come_first_and_code_is_mended_until_it_passes(tmp_path):
     assert "write_tested, never with write_file" in played.requests[1]["messages"][0]["content"]
 
 
-def test_no_code_is_asked_for_before_there_are_tests_of_it(tmp_path):
+def test_code_is_not_requested_before_there_are_tests_for_it(tmp_path):
     workspace_with(tmp_path, BARE)
     own = TESTS.replace("from mathx import mean", "def mean(values):\n    return 3")
     player = writing(RIGHT, tests=(own, TESTS))
@@ -85,7 +85,7 @@ def test_no_code_is_asked_for_before_there_are_tests_of_it(tmp_path):
     assert "Import what is tested from mathx" in again
 
 
-def test_what_never_passes_is_not_written(tmp_path):
+def test_code_that_never_passes_is_not_written(tmp_path):
     workspace = workspace_with(tmp_path, BARE)
     with agent_at(tmp_path, "A module mathx", writing(*[WRONG] * 4), test_first=True) as (agent, played):
         work = worked(agent)
@@ -97,7 +97,7 @@ def test_what_never_passes_is_not_written(tmp_path):
 
 
 @pytest.mark.parametrize(("path", "code"), [("../mathx.py", "path_outside_workspace"), ("math-x.py", "bad_path")])
-def test_where_it_cannot_go_nothing_is_asked_for(tmp_path, path, code):
+def test_invalid_module_path_fails_without_asking_for_code(tmp_path, path, code):
     def act(view):
         return complete(success=False) if view.done else call("write_tested", path=path, tests_path="t.py", specification="x")  # fmt: skip
 
@@ -107,14 +107,14 @@ def test_where_it_cannot_go_nothing_is_asked_for(tmp_path, path, code):
     assert len(played.requests) == 3
 
 
-def test_without_the_mode_the_tool_is_not_there(tmp_path):
+def test_write_tested_tool_exists_only_in_test_first_mode(tmp_path):
     with agent_at(tmp_path, "A module", acting(PLAN, lambda view: complete(success=False) if view.done else ASKED)) as (agent, played):  # fmt: skip
         work = worked(agent)
     assert work.calls[0].result["error"]["code"] == "unknown_tool"
     assert "write_tested" not in {tool["function"]["name"] for tool in played.requests[1]["tools"]}
 
 
-# -- where they lie ---------------------------------------------------------------------------------------------------------
+# -- layouts ----------------------------------------------------------------------------------------------------------------
 
 SETTINGS = f"[tool.pytest.ini_options]\npythonpath = ['src']\n{NO_PLUGINS}"
 SIBLING = "def half(value):\n    return value / 2\n"
@@ -131,7 +131,7 @@ def source_of(module, given="[1, 2, 6]", arguments=""):
 
 PLAIN = "def mean(values):\n    return sum(values) / len(values)\n"
 HALVED = "from .sibling import half\n\n\ndef mean(values):\n    return 2 * half(sum(values)) / len(values)\n"
-#: By name: files that are there, where the module goes and by what name it is imported, its code and tests.
+#: By name: existing files, the path of the module, the name by which it is imported, its code and tests.
 LAYOUTS = {
     "beside": ({}, "mathx.py", "mathx", PLAIN, source_of("mathx")),
     "a package with a sibling": (
@@ -147,7 +147,7 @@ LAYOUTS = {
 
 
 def written(tmp_path, files, path, module, code, tests, **config):
-    """Have a module written where files are already; return the agent's work and the result."""
+    """Have a module written into a workspace with files; return the result of the tool."""
     workspace_with(tmp_path, files)
     asked = call("write_tested", path=path, tests_path="tests/test_mathx.py", specification="mean(values)")
     player = writing(*[fenced(code)] * 4, tests=[fenced(tests)] * 4, asked=asked, module=module)
@@ -163,7 +163,7 @@ def passes_there(tmp_path):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_tests_that_are_said_to_pass_pass_where_they_lie(tmp_path, name):
+def test_tests_reported_as_passing_pass_in_the_workspace(tmp_path, name):
     result = written(tmp_path, *LAYOUTS[name])
     assert result.get("result", result).endswith("; the tests pass in the workspace (pytest tests/test_mathx.py)")
     assert passes_there(tmp_path)
@@ -180,14 +180,16 @@ def test_tests_that_are_said_to_pass_pass_where_they_lie(tmp_path, name):
         ({**BARE, "tests/conftest.py": "import nothing_of_the_kind\n"}, "mathx.py", "mathx", PLAIN, source_of("mathx"), "not_importable"),
     ],
 )  # fmt: skip
-def test_what_would_not_pass_where_it_lies_is_not_written(tmp_path, monkeypatch, files, path, module, code, tests, why):
-    monkeypatch.setattr(test_first, "RMAX", 0)  # another answer would not pass either
+def test_code_that_would_not_pass_in_the_workspace_is_not_written(
+    tmp_path, monkeypatch, files, path, module, code, tests, why
+):
+    monkeypatch.setattr(test_first, "RMAX", 0)  # retries would not pass either
     result = written(tmp_path, files, path, module, code, tests)
     assert result["error"]["code"] == why
     assert not (tmp_path / "workspace" / path).exists()
 
 
-def test_what_was_not_tried_is_said(tmp_path, monkeypatch):
+def test_result_says_when_tests_did_not_run_in_the_workspace(tmp_path, monkeypatch):
     monkeypatch.setattr(test_first, "MOST_FILES", 1)
     result = written(tmp_path, {"a.txt": "a", "b.txt": "b"}, "mathx.py", "mathx", PLAIN, source_of("mathx"))
     assert "the tests pass with the module alone; they did not run in the workspace" in result["result"]

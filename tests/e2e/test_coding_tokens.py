@@ -1,4 +1,4 @@
-"""Tokens of a run whose parts were cut off and taken up: what is told live, at the end, of the ledger and of the budget is the same."""
+"""Tokens of a run whose parts were cut off and resumed: the display, the totals, the ledger and the budget agree."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""What a run has changed is shown and undone also where a call was cut off, and where nobody would look: real kills, the real program."""
+"""Changes of a run are shown and undone even if a call was cut off, and in hidden places: real kills, the real program."""
 
 import signal
 import subprocess
@@ -13,7 +13,7 @@ from git_workspaces import git, make_submodule, make_work_tree
 from dsa.edge.sandbox.command_sandbox import stop
 from machines.coding.tools.command_runner import alone
 
-#: The program, killed at a point of a call: after what it did to the files, before anything of that is written down.
+#: The program, killed at a point of a call: after it changed files, before any of that is recorded.
 KILLED = """
 import os, signal, sys
 from dsa.cli.main import main
@@ -79,7 +79,7 @@ def until(there):
 
 @pytest.mark.parametrize("is_taken_up", [False, True], ids=["at once", "taken up"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_what_a_command_has_changed_that_was_cut_off_is_shown_and_undone(tmp_path, work, number, is_taken_up):
+def test_changes_of_a_command_that_was_cut_off_are_shown_and_undone(tmp_path, work, number, is_taken_up):
     (work / "ruins.py").write_text(RUINS.format(s=600))
     before = tree(work)
     script = calls(("run_cmd", {"cmd": ["python", "ruins.py"]})), FAILED
@@ -99,9 +99,7 @@ def test_what_a_command_has_changed_that_was_cut_off_is_shown_and_undone(tmp_pat
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_command_that_is_interrupted_leaves_things_in_order_and_what_comes_later_is_not_its_doing(
-    tmp_path, work, number
-):
+def test_interrupted_command_is_cleaned_up_and_undo_spares_later_files(tmp_path, work, number):
     planting = "import os; os.mkdir('sub'); open('sub/dsa.toml', 'w').write('[code]'); os.mkdir('__pycache__')\n"
     (work / "ruins.py").write_text(planting + RUINS.format(s=600))
     process = code(tmp_path, calls(("run_cmd", {"cmd": ["python", "ruins.py"]})), FAILED)
@@ -118,7 +116,7 @@ def test_a_command_that_is_interrupted_leaves_things_in_order_and_what_comes_lat
 
 @pytest.mark.parametrize("where", ["between", "behind"])
 @pytest.mark.parametrize("is_taken_up", [False, True], ids=["at once", "taken up"])
-def test_files_that_were_written_when_it_was_killed_are_undone_too(tmp_path, work, where, is_taken_up):
+def test_files_written_by_a_killed_call_are_undone_too(tmp_path, work, where, is_taken_up):
     before = tree(work)
     files = [{"path": name, "content": "theirs\n"} for name in ("mine.txt", "new.txt", "gone.txt")]
     (tmp_path / "killed.py").write_text(KILLED.format(where=where))
@@ -137,7 +135,7 @@ def test_files_that_were_written_when_it_was_killed_are_undone_too(tmp_path, wor
 HIDDEN = [".env", "node_modules/i.js", "env/lib/x.py", "out/made.txt"]
 
 
-#: Each path once, by turns there before or new; the other way in a full run.
+#: Each path once, alternately existing or new; the other case in a full run.
 MADE = [
     pytest.param(was_there, path, marks=[] if place % 2 == was_there else pytest.mark.full)
     for place, path in enumerate(HIDDEN)
@@ -146,9 +144,7 @@ MADE = [
 
 
 @pytest.mark.parametrize(("was_there", "path"), MADE)
-def test_files_that_the_history_passes_over_are_shown_and_undone_where_a_call_names_them(
-    tmp_path, work, path, was_there
-):
+def test_files_the_history_ignores_are_shown_and_undone_if_a_call_names_them(tmp_path, work, path, was_there):
     (work / ".gitignore").write_text(".env\nout/\n")
     (work / "env").mkdir()
     (work / "env" / "pyvenv.cfg").touch()
@@ -170,8 +166,8 @@ def test_files_that_the_history_passes_over_are_shown_and_undone_where_a_call_na
 
 
 @pytest.mark.parametrize("make", [make_submodule, make_work_tree])
-def test_a_workspace_whose_git_is_a_file_is_worked_in_and_undone(tmp_path, make):
-    """A submodule, and a further work tree: git, commands and the history work there, and `.git` stays as it is."""
+def test_workspace_whose_git_entry_is_a_file_works_and_is_undone(tmp_path, make):
+    """A submodule, and an additional work tree: git, commands and the history work there, and `.git` is unchanged."""
     work = make(tmp_path)
     folder = str(work.relative_to(tmp_path))
     (work / "make.py").write_text("open('made.txt', 'w').write('x')\nopen('.git', 'a').write('x')\n")
@@ -192,7 +188,7 @@ def test_a_workspace_whose_git_is_a_file_is_worked_in_and_undone(tmp_path, make)
     assert tree(work) == before
 
 
-def test_what_a_gitignore_of_the_model_hides_is_undone_where_a_call_has_written_it(tmp_path, work):
+def test_written_file_hidden_by_a_new_gitignore_is_undone(tmp_path, work):
     before = tree(work)
     hides = calls(("write_file", {"path": ".gitignore", "content": "*\n"}))
     writes = calls(("write_file", {"path": "evil.py", "content": "x\n"}))
@@ -201,7 +197,7 @@ def test_what_a_gitignore_of_the_model_hides_is_undone_where_a_call_has_written_
     assert tree(work) == before
 
 
-def test_a_command_counts_anew_when_a_hidden_file_was_changed(tmp_path, work):
+def test_change_of_a_hidden_file_restarts_the_count_of_a_command(tmp_path, work):
     (work / ".gitignore").write_text("local.py\n")
     (work / "run.py").write_text("print(open('local.py').read() if __import__('os').path.exists('local.py') else '')\n")
     runs = calls(("run_cmd", {"cmd": ["python", "run.py"]}))
@@ -210,7 +206,7 @@ def test_a_command_counts_anew_when_a_hidden_file_was_changed(tmp_path, work):
     assert "call_looping" not in told
 
 
-def test_a_run_that_goes_on_is_shown_without_what_is_under_way(tmp_path, work):
+def test_diff_of_an_active_run_leaves_out_the_running_command(tmp_path, work):
     (work / "ruins.py").write_text(RUINS.format(s=600))
     process = code(tmp_path, WRITE, calls(("run_cmd", {"cmd": ["python", "ruins.py"]})))
     until((work / "begun").exists)
@@ -222,12 +218,12 @@ def test_a_run_that_goes_on_is_shown_without_what_is_under_way(tmp_path, work):
     assert "theirs" in ended(typed(tmp_path, "show", "last", "--diff"))
 
 
-#: The program, with a bound of so many files in a workspace.
+#: The program, with a limit on the number of files in a workspace.
 BOUNDED = "from machines.coding.history import workspace_scan; workspace_scan._MOST = {most}; from dsa.cli.main import main; main()"
 
 
 @pytest.mark.parametrize("most", [1_000, pytest.param(100_000, marks=pytest.mark.full)])
-def test_a_workspace_of_too_many_files_is_undone_once_they_are_gone(tmp_path, work, most):
+def test_workspace_with_too_many_files_is_undone_once_they_are_gone(tmp_path, work, most):
     program = [sys.executable, "-c", BOUNDED.format(most=most)] if most < 100_000 else DSA
     (work / "many.py").write_text(
         f"import os\nopen('mine.txt', 'w').write('theirs')\nos.mkdir('many')\nfor n in range({most + 1}): os.symlink('x', f'many/{{n}}')\n"
@@ -241,7 +237,7 @@ def test_a_workspace_of_too_many_files_is_undone_once_they_are_gone(tmp_path, wo
     assert tree(work) == before
 
 
-def test_an_undo_waits_for_calls_of_other_runs_in_the_folder(tmp_path, work):
+def test_undo_waits_for_calls_of_other_runs_in_the_folder(tmp_path, work):
     ended(code(tmp_path, WRITE, DONE))
     with stop() as never, alone(work, never):
         waiting = typed(tmp_path, "undo", "last")
@@ -251,7 +247,7 @@ def test_an_undo_waits_for_calls_of_other_runs_in_the_folder(tmp_path, work):
     assert "removed: a.txt" in ended(waiting)
 
 
-def test_file_that_a_gitignore_names_is_neither_called_new_nor_lost_in_silence(tmp_path, work):
+def test_ignored_file_is_not_reported_as_new_and_its_loss_is_reported(tmp_path, work):
     (work / ".gitignore").write_text("data.txt\n")
     (work / "data.txt").write_text("precious\n")
     (work / "rm.py").write_text("import os; os.remove('data.txt')\n")

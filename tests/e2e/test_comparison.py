@@ -1,4 +1,4 @@
-"""README's table of faults: LangGraph and Burr do with each what their columns say."""
+"""README's table of faults: LangGraph and Burr behave as their columns say."""
 
 import json
 import re
@@ -13,7 +13,7 @@ PYTHON = Path(sys.prefix) / "peers" / "durable" / "bin" / "python"
 
 
 def column(name: str) -> dict[str, str]:
-    """Return the cells of a column of the table by the faults."""
+    """Return the cells of a column of the table by fault."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     head, _, *rows = re.findall(r"^\|.*\|$", text[text.index("| fault |") :].partition("\n\n")[0], re.MULTILINE)
     place = [cell.strip() for cell in head.split("|")].index(name)

@@ -1,4 +1,4 @@
-"""A conversation, and work on a goal, that grow beyond what the model reads: less is sent, and both go on."""
+"""A conversation, and work on a goal, that outgrow the context of the model: less is sent, and both continue."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ TOO_LONG = Said("prompt is too long: 375083 tokens > 200000 maximum", status=400
 
 
 def within(limit, player):
-    """Play a model that reads so many characters."""
+    """Play a model that accepts requests of at most `limit` characters."""
     return lambda body, number: TOO_LONG if len(json.dumps(body)) > limit else player(body, number)
 
 
@@ -31,7 +31,7 @@ def sizes(played):
     return [len(json.dumps(request)) for request in played.requests]
 
 
-def test_a_conversation_goes_on_beyond_what_the_model_reads(tmp_path):
+def test_conversation_continues_beyond_the_context_of_the_model(tmp_path):
     with conversation(tmp_path, within(16_000, speaking)) as (chat, played):
         answers = [asyncio.run(chat.say(text)).answer for text in ("one", "two", "three", "four")]
         assert (answers, chat.state) == (["Done."] * 4, "resting.completed")
@@ -39,12 +39,12 @@ def test_a_conversation_goes_on_beyond_what_the_model_reads(tmp_path):
     assert played.faults == []
 
 
-def test_a_turn_that_is_too_long_by_itself_is_shortened(tmp_path):
+def test_turn_that_is_too_long_by_itself_is_shortened(tmp_path):
     with conversation(tmp_path, within(11_000, speaking)) as (chat, _):
         assert asyncio.run(chat.say("one")).answer == "Done."
 
 
-def test_the_size_of_a_context_can_be_another_one_when_a_conversation_is_resumed(tmp_path):
+def test_context_size_can_be_changed_on_resume(tmp_path):
     with playing(speaking) as played, open_runs(tmp_path / "runs") as runs:
         with Chat.begin(ChatStart(played.model), runs) as chat:
             for text in ("one", "two"):
@@ -56,7 +56,7 @@ def test_the_size_of_a_context_can_be_another_one_when_a_conversation_is_resumed
         assert max(sizes(played)[-2:]) < before - 9_000
 
 
-def test_work_goes_on_beyond_what_the_model_reads(tmp_path):
+def test_work_continues_beyond_the_context_of_the_model(tmp_path):
     notices = []
     for number in range(5):
         (tmp_path / "workspace").mkdir(exist_ok=True)

@@ -16,7 +16,7 @@ PROGRAM = ROOT / "tests" / "demo_temporal.py"
 
 @pytest.fixture
 def demo(tmp_path: Path):
-    """The demo in a process of its own, with its temporary files in a folder of this test."""
+    """The demo in a separate process, with its temporary files in a folder of this test."""
     if temporal_program() is None:
         pytest.skip(MISSING)
     (tmp_path / "temporary").mkdir()
@@ -48,7 +48,7 @@ def left_processes(text: str) -> list[str]:
 @pytest.mark.full
 @pytest.mark.model
 @pytest.mark.limit(200)
-def test_demo_shows_a_run_with_an_approval_and_leaves_nothing(demo, tmp_path: Path) -> None:
+def test_demo_shows_a_run_with_an_approval_and_leaves_nothing_behind(demo, tmp_path: Path) -> None:
     text = demo.communicate(timeout=180)[0]
     assert demo.returncode == 0, text
     assert "Traceback" not in text
@@ -63,7 +63,7 @@ def test_demo_shows_a_run_with_an_approval_and_leaves_nothing(demo, tmp_path: Pa
 
 
 @pytest.mark.limit(60)
-def test_ctrl_c_ends_all_that_the_demo_has_started(demo, tmp_path: Path) -> None:
+def test_sigterm_ends_everything_that_the_demo_has_started(demo, tmp_path: Path) -> None:
     lines = []
     for line in demo.stdout:
         lines.append(line)

@@ -1,4 +1,4 @@
-"""A table is edited while a run of it is in flight: what breaks, what does not, and going on under the edited one. With real processes."""
+"""A table that is edited while a run of it is in flight: breaking and compatible changes, and a run that continues with the edited table. With real processes."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ AGENT = read_text(locate("dual_state"))
 RETRY = "| validating | verdict       | g.failed and retries < rmax | retries += 1                  | refine_context, query_llm     | generating |"
 PASSED = "| advance_state, reply_to_user  | succeeded  |"
 
-#: Its first answer is wrong; the process ends in the middle of the second call; the later ones are right.
+#: The first answer is wrong; the process is killed in the middle of the second call; later answers are right.
 MODEL = """
 import os, signal
 from pathlib import Path
@@ -45,14 +45,14 @@ def dsa(dsa):
     return partial(dsa, code=0)
 
 
-def test_a_table_is_edited_while_a_run_is_in_flight(dsa, tmp_path):
+def test_run_in_flight_continues_only_under_a_compatible_edited_table(dsa, tmp_path):
     (tmp_path / "agent.md").write_text(AGENT)
     (tmp_path / "bindings.py").write_text(MODEL)
     dsa("run", "agent.md", code=-signal.SIGKILL)
     (run,) = (path.name for path in (tmp_path / ".dsa").glob("*-dual_state-*"))
     before = recorded(tmp_path / ".dsa", run).entries
 
-    # The effects of the row that was taken, in another order: that is not what happened.
+    # The effects of the taken row, in another order: this differs from what happened.
     (tmp_path / "swapped.md").write_text(
         AGENT.replace(RETRY, RETRY.replace("refine_context, query_llm", "query_llm, refine_context"))
     )
@@ -62,14 +62,14 @@ def test_a_table_is_edited_while_a_run_is_in_flight(dsa, tmp_path):
     )
     refused = dsa("resume", "last", "--machine", "swapped.md", code=1).stderr
     assert "may not go on under swapped.md" in refused
-    # The row gone, with nobody to take a failed verdict at the last retry: that lies ahead.
+    # A row that would leave its domain at the last retry: this would happen later.
     (tmp_path / "eager.md").write_text(AGENT.replace(RETRY, RETRY.replace("retries < rmax", "retries <= rmax")))
     told = dsa("diff", "agent.md", "eager.md", "--runs", ".dsa", code=1).stdout
     assert "incompatible" in told
     assert "refused: out_of_domain (retries = 4 lies outside 0..3); line 49\n" in told
     assert recorded(tmp_path / ".dsa", run).entries == before, "to ask changes nothing"
 
-    # Something else at the end: that is what tables are edited for.
+    # An additional effect at the end: a compatible change.
     merry = AGENT.replace(PASSED, PASSED.replace("reply_to_user ", "reply_to_user, celebrate"))
     (tmp_path / "merry.md").write_text(f"\n\n{merry.rstrip()}\n| celebrate |  |  |  |\n")
     found = json.loads(dsa("diff", "agent.md", "merry.md", "--runs", ".dsa", "--json").stdout)

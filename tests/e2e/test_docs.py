@@ -1,6 +1,6 @@
-"""Everything that README and docs/ show is done: documents are written and changed, commands and Python print what stands below them.
+"""The examples of README and docs/ are executed: documents are written and changed, commands and Python print the text shown below them.
 
-A page is one visit: its blocks are taken in order, in one empty folder. A comment before a block says what it is:
+The blocks of a page are executed in order, in one empty folder. A comment before a block says what it is:
 
     <!-- example: NAME -->          the block is the file NAME
     <!-- section: NAME -->          it replaces NAME's section of that heading, or is added at the end
@@ -10,13 +10,13 @@ A page is one visit: its blocks are taken in order, in one empty folder. A comme
     <!-- added: NAME -->            it is added at the end of the file NAME
     <!-- change: NAME as OTHER -->  a diff: OTHER is NAME with the `-` lines replaced by the `+` lines
     <!-- drawn: NAME -->            what `dsa draw NAME` prints
-    <!-- exit: 1 -->                the console's commands end so; without it, with 0
-    <!-- server: ADDRESS -->        while the console's commands run, a server that speaks the OpenAI protocol is there
-    <!-- peer: PROGRAM -->          another project's program prints it; its Python is that of tests/set_up_peers.py
-    <!-- not run: REASON -->        nobody runs it
+    <!-- exit: 1 -->                the exit code of the console's commands; without it, 0
+    <!-- server: ADDRESS -->        a server with the OpenAI protocol runs during the console's commands
+    <!-- peer: PROGRAM -->          another project's program prints it, with the Python of tests/set_up_peers.py
+    <!-- not run: REASON -->        it is not executed
 
-In what is printed `...` stands for anything on its line, and a line of `...` for any lines. UPDATE_GOLDEN=1 writes down what is
-printed and drawn now where it differs; the diff is reviewed.
+In shown output `...` stands for any text on its line, and a line of `...` for any lines. UPDATE_GOLDEN=1 updates output and
+drawings that differ; the diff is reviewed.
 """
 
 import atexit
@@ -68,7 +68,7 @@ REPLY = "```python\ndef slug(title):\n    return title.lower().replace(' ', '-')
 
 @attrs.frozen
 class Block:
-    """A fenced block: what the comments before it say of it, its language, its text, the line it begins in."""
+    """A fenced block: the marks in the comments before it, its language, its text, and its first line."""
 
     marks: dict[str, str]
     language: str
@@ -77,7 +77,7 @@ class Block:
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """Return a page's fenced blocks with the comments that stand right before them."""
+    """Return a page's fenced blocks with the comments right before them."""
     found, marks = [], {}
     for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
         if token.type == "html_block":
@@ -90,7 +90,7 @@ def blocks_of(page: Path) -> list[Block]:
     return found
 
 
-# -- what is done with a block ----------------------------------------------------------------------------------------
+# -- execution of blocks ----------------------------------------------------------------------------------------------
 
 
 def with_section(text: str, section: str) -> str:
@@ -104,7 +104,7 @@ def with_section(text: str, section: str) -> str:
 
 
 def with_change(text: str, diff: str) -> str:
-    """Replace the lines marked `-`, which stand there together and once, by those marked `+`."""
+    """Replace the lines marked `-`, which must occur together and only once, by those marked `+`."""
     lines = diff.splitlines(keepends=True)
     assert all(line[:2] in {"- ", "+ ", "  "} for line in lines), "a diff's lines begin with '- ', '+ ' or two spaces"
     before = "".join(line[2:] for line in lines if line[0] != "+")
@@ -114,9 +114,9 @@ def with_change(text: str, diff: str) -> str:
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Return whether a printed text is what a page shows: `...` stands for anything in a line, alone in a line for some lines, and `0.0 s` for any time.
+    """Return whether printed text matches a page: `...` stands for any text in a line, alone in a line for some lines, and `0.0 s` for any time.
 
-    Line by line, for one pattern of it all would try every way in which the lines could go together.
+    It compares line by line, because a single pattern for the whole text would try every combination of lines.
     """
     lines, ends = printed.rstrip().split("\n"), {0}
     for line in shown.rstrip().split("\n"):
@@ -124,7 +124,7 @@ def matches(shown: str, printed: str) -> bool:
             ends = set(range(min(ends, default=len(lines)) + 1, len(lines) + 1))
             continue
         anything = re.escape(line).replace(r"\.\.\.", ".*")
-        anything = re.sub(r"(?:\\ )+0\\\.0\\ s\b", r" +[0-9]+\.[0-9] s", anything)  # a busy computer takes longer
+        anything = re.sub(r"(?:\\ )+0\\\.0\\ s\b", r" +[0-9]+\.[0-9] s", anything)  # a busy computer takes more time
         wanted = re.compile(
             re.sub(r"(\\ )+", " +", anything) if "..." in line else anything
         )  # what varies has no fixed width
@@ -133,7 +133,7 @@ def matches(shown: str, printed: str) -> bool:
 
 
 def commands_in(text: str) -> list[tuple[str, str]]:
-    """Return each command of a console block with what is shown below it."""
+    """Return each command of a console block with the output shown below it."""
     commands: list[tuple[str, str]] = []
     for line in text.splitlines():
         if line.startswith("$ "):
@@ -146,7 +146,7 @@ def commands_in(text: str) -> list[tuple[str, str]]:
 
 @cache
 def _commands() -> Path:
-    """Return a folder with a `dsa` that begins soon."""
+    """Return a folder with a `dsa` that starts fast."""
     folder = Path(tempfile.mkdtemp(prefix="dsa-docs-"))
     atexit.register(shutil.rmtree, folder)
     forked.command_in(folder)
@@ -161,7 +161,7 @@ def _asks_litellm(command: str, folder: Path) -> bool:
 
 
 def typed(command: str, folder: Path, programs: Path = PROGRAMS) -> tuple[str, int]:
-    """Return what a command prints, errors too, and its exit code; a shell runs it in the folder, and looks for other programs in `programs` first."""
+    """Return the output of a command, with its errors, and its exit code; a shell runs it in the folder, and looks for other programs in `programs` first."""
     path = os.pathsep.join([str(_commands()), str(programs), os.environ["PATH"]])
     home = {"PATH": path, "LC_ALL": "C.UTF-8"}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
@@ -182,7 +182,7 @@ def typed(command: str, folder: Path, programs: Path = PROGRAMS) -> tuple[str, i
 
 @contextlib.contextmanager
 def serving(address: str) -> Iterator[str]:
-    """Serve one reply at an address like the one given, on a free port; give its address."""
+    """Serve one reply at an address like `address`, on a free port; yield the real address."""
     answer = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
     answer["choices"] = [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": REPLY}}]
     answer["usage"] = {"prompt_tokens": 40, "completion_tokens": 20, "total_tokens": 60}
@@ -212,7 +212,7 @@ def serving(address: str) -> Iterator[str]:
 
 
 def type_console(block: Block, folder: Path) -> list[tuple[str, str, str, int]]:
-    """Type the commands of a block; return each with what is shown, what was printed, its exit code."""
+    """Run the commands of a block; return each with its shown output, its real output, and its exit code."""
     address = block.marks.get("server", "")
     done = []
     with serving(address) if address else contextlib.nullcontext("") as real:
@@ -231,7 +231,7 @@ def python_prints(block: Block, folder: Path) -> None:
 
 
 def staged(block: Block) -> tuple[str, str]:
-    """Return the file that a block shows, and the text that the file of its stage has for it; without a stage its own text."""
+    """Return the name of the file that a block shows, and its text in the file of the stage; without a stage the text of the block."""
     name, _, stage = block.marks.get("example", block.marks.get("section", "")).partition(" from ")
     if not stage:
         return name, block.text
@@ -243,7 +243,7 @@ def staged(block: Block) -> tuple[str, str]:
 
 
 def take(block: Block, folder: Path) -> None:
-    """Do what a block shows, and compare."""
+    """Execute a block, and compare the results with the page."""
     if "given" in block.marks:
         name, _, stage = block.marks["given"].partition(" from ")
         (folder / name).write_bytes((STAGES / stage).read_bytes())
@@ -276,11 +276,11 @@ def take(block: Block, folder: Path) -> None:
         case _ if block.language == "python":
             python_prints(block, folder)
         case _:
-            pytest.fail(f"line {block.line}: nobody does what this block shows")
+            pytest.fail(f"line {block.line}: this kind of block cannot be executed")
 
 
 def shown_whole(page: Path) -> set[str]:
-    """Name the machine documents that a page shows in full; what is only a change of another may be untidy."""
+    """Return the names of the machine documents that a page shows in full; documents that are only changed need not be formatted."""
     return {
         staged(block)[0]
         for block in blocks_of(page)
@@ -289,7 +289,7 @@ def shown_whole(page: Path) -> set[str]:
 
 
 def updated(block: Block, folder: Path) -> str:
-    """Do what a block shows and give it with what is printed or drawn now."""
+    """Execute a block and return it with the output or drawing of today."""
     if "drawn" in block.marks:
         return typed(f"dsa draw {block.marks['drawn']}", folder)[0].rstrip() + "\n"
     if block.language != "console" or {"not run", "peer"} & block.marks.keys():
@@ -306,7 +306,7 @@ def updated(block: Block, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_shows_what_happens(page: Path, tmp_path: Path):
+def test_page_examples_work_as_shown(page: Path, tmp_path: Path):
     for block in blocks_of(page):
         try:
             if os.environ.get("UPDATE_GOLDEN"):
@@ -342,7 +342,7 @@ def test_peer_prints_what_a_page_shows(page: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("stage", sorted(path.name for path in STAGES.glob("[0-9]-*.md")))
-def test_a_stage_of_the_tutorial_is_checked_and_runs(stage: str, tmp_path: Path):
+def test_tutorial_stage_passes_its_check_and_runs(stage: str, tmp_path: Path):
     for path in STAGES.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     asked = '"Write slug(title)."' if "## Steps" not in (STAGES / stage).read_text(encoding="utf-8") else ""
@@ -355,13 +355,13 @@ def test_a_stage_of_the_tutorial_is_checked_and_runs(stage: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_opens_with_what_it_is_for(page: Path):
+def test_page_opens_with_a_heading_and_a_paragraph(page: Path):
     first = [token.type for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8"))[:4]]
     assert first == ["heading_open", "inline", "heading_close", "paragraph_open"]
 
 
 @pytest.mark.parametrize("page", ["from-the-sources.md", "theory.md"])
-def test_named_tests_exist(page: str):
+def test_tests_named_in_pages_exist(page: str):
     named = set(re.findall(r"`(test_\w+)`", (DOCS / page).read_text(encoding="utf-8")))
     files = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
     present = {name for text in files for name in re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE)}
@@ -416,7 +416,7 @@ def lists_in(value: Any) -> Iterator[list[str]]:
             yield from lists_in(each)
 
 
-def test_files_for_containers_are_yaml_and_start_workers():
+def test_container_files_are_valid_yaml_and_start_workers():
     texts = [block.text for block in blocks_of(OPERATIONS_PAGE) if block.language == "yaml"]
     compose, kubernetes = ([*yaml.safe_load_all(text)] for text in texts)
     assert compose[0]["services"].keys() == {"postgres", "temporal", "worker"}
@@ -428,7 +428,7 @@ def test_files_for_containers_are_yaml_and_start_workers():
     assert len(commands) == 2
     found = program.get_command(click.Context(program), "work")
     for _, *words in commands:
-        context = found.make_context("work", list(words))  # raises for an option that there is not
+        context = found.make_context("work", list(words))  # raises for an unknown option
         assert context.params["folders"] == ("/agents",)
         assert re.fullmatch(r"temporal://[\w-]+:\d+/default\?store=/payloads", context.params["root"])
 
@@ -438,13 +438,13 @@ def test_page_uses_hooks_that_exist():
     assert {hook["id"] for hook in repository["hooks"]} == {hook["id"] for hook in HOOKS}
 
 
-def test_the_index_names_every_page():
+def test_index_names_every_page():
     links = {target for target, _ in links_of(DOCS / "README.md")}
     assert links >= {os.path.relpath(path, DOCS) for path in PAGES} - {"README.md"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_file_is_named_where_it_is_shown(page: Path):
+def test_file_is_named_before_it_is_shown(page: Path):
     text, at = page.read_text(encoding="utf-8"), 0
     for block in blocks_of(page):
         start = text.index(block.text, at)
@@ -454,7 +454,9 @@ def test_a_file_is_named_where_it_is_shown(page: Path):
             or block.marks.get("added")
             or block.marks.get("change", "").split(" as ")[-1]
         )
-        assert not named or f"`{named}`" in before, f"{page.relative_to(ROOT)}:{block.line}: no reader knows of {named}"
+        assert not named or f"`{named}`" in before, (
+            f"{page.relative_to(ROOT)}:{block.line}: the page does not name {named} before it"
+        )
 
 
 def links_of(page: Path) -> list[tuple[str, str]]:
@@ -471,7 +473,7 @@ def anchors_of(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES + READMES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path):
+def test_links_have_existing_targets(page: Path):
     for target, anchor in links_of(page):
         there = page.parent / target if target else page
         assert there.exists(), f"{target} is not there"
@@ -482,7 +484,7 @@ WORDS = """action, answer, artifact, attempt, configuration, definition 4, effec
 outstanding, percept, psi, refusal, rmax, scenario, sigma, spec, verdict"""
 
 
-def test_the_glossary_has_its_words_in_order_in_each_part():
+def test_glossary_lists_its_words_in_order_in_each_part():
     parts = (DOCS / "glossary.md").read_text(encoding="utf-8").split("\n## ")[1:]
     words = [[word.lower() for word in re.findall(r"^\*\*(.*?)\*\*", part, re.MULTILINE)] for part in parts]
     assert {word for part in words for word in part} >= set(re.split(r",\s+", WORDS))
@@ -509,7 +511,7 @@ def rows_of(text: str) -> list[list[str]]:
 
 
 def described(kinds: dict[str, ComponentKind]) -> dict[str, tuple[str, list[list[str]]]]:
-    """Return what the page must say of each kind: its line, and option, type and default of each option."""
+    """Return what the page must say about each kind: its line, and the name, type and default of each option."""
     shown = {attrs.NOTHING: "must be given", "": "", None: ""}
     expected = {}
     for name, kind in kinds.items():
@@ -539,7 +541,7 @@ def described(kinds: dict[str, ComponentKind]) -> dict[str, tuple[str, list[list
     [("Guards", dsa.guards.guard_kinds.KINDS), ("Generators", dsa.generators.generator_kinds.KINDS)],
     ids=["guards", "generators"],
 )
-def test_the_reference_has_every_kind_and_option(part: str, kinds: dict[str, ComponentKind]):
+def test_reference_lists_every_kind_and_option(part: str, kinds: dict[str, ComponentKind]):
     section = re.search(rf"^## {part}\n(.*?)(?=^## |\Z)", prose_of(KINDS_PAGE), re.MULTILINE | re.DOTALL)[1]
     said = {}
     for name, body in re.findall(r"^### `(\w+)`\n(.*?)(?=^### |\Z)", section, re.MULTILINE | re.DOTALL):
@@ -547,6 +549,6 @@ def test_the_reference_has_every_kind_and_option(part: str, kinds: dict[str, Com
     assert said == described(kinds)
 
 
-def test_shipped_bindings_give_no_guard_that_the_reference_has_not():
+def test_shipped_bindings_define_no_guards_beyond_the_reference():
     modules = [point.load() for point in entry_points(group="dsa.bindings") if point.module.startswith("machines.")]
     assert [name for module in modules for name in getattr(module, "guards", {})] == []

@@ -16,7 +16,7 @@ from dsa.edge.document_files import load, locate
 
 ROOT = Path(__file__).parents[2]
 MACHINE = locate("dual_state").read_text(encoding="utf-8")
-#: In a process of its own, any attempt to reach a host ends the build.
+#: Ends the build, which is a separate process, at any attempt to reach a host.
 OFFLINE = """
 import socket
 
@@ -30,7 +30,7 @@ ADDRESS = re.compile(r"(?:https?:)?//[\w.-]+")
 
 @pytest.fixture(scope="module", autouse=True)
 def _offline(tmp_path_factory):
-    """Have the plugins installed that pyproject.toml names, and no way out."""
+    """Install the plugins that pyproject.toml names, and block the network."""
     folder = tmp_path_factory.mktemp("installed")
     (folder / "sitecustomize.py").write_text(OFFLINE)
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
@@ -78,7 +78,7 @@ def assert_shows_the_picture_once(html: str) -> None:
 
 
 def cells_of(kind: str, **options: str) -> list[str]:
-    """Return what must be read in a page that shows a block: the rows of its grids."""
+    """Return the texts that a page with a block must contain: the rows of its grids."""
     parts = parts_of(kind, options, CheckedDocument(load("dual_state"), (), check))
     rows = [row for part in parts if isinstance(part, Grid) for row in (part.header, *part.rows)]
     return [" ".join(" ".join(row).split()) for row in rows]
@@ -139,7 +139,7 @@ def mkdocs_site(tmp_path_factory):
     return folder
 
 
-def test_mkdocs_shows_fresh_blocks_and_asks_no_other_host(mkdocs_site):
+def test_mkdocs_shows_fresh_blocks_and_contacts_no_other_host(mkdocs_site):
     html = (mkdocs_site / "site" / "index.html").read_text(encoding="utf-8")
     assert_shows_the_picture_once(html)
     text = words(html)
@@ -154,7 +154,7 @@ def test_mkdocs_shows_fresh_blocks_and_asks_no_other_host(mkdocs_site):
     assert (mkdocs_site / "docs" / "index.md").read_text(encoding="utf-8") == PAGE
 
 
-def test_mkdocs_shows_the_picture_of_a_page_that_is_a_machine_document(mkdocs_site):
+def test_mkdocs_shows_the_picture_of_a_machine_document(mkdocs_site):
     html = (mkdocs_site / "site" / "machine" / "index.html").read_text(encoding="utf-8")
     assert_shows_the_picture_once(html)
     assert html.index("</h1>") < html.index("<svg ") < html.index("<h2")
@@ -162,13 +162,13 @@ def test_mkdocs_shows_the_picture_of_a_page_that_is_a_machine_document(mkdocs_si
     assert ADDRESS.findall(html) == []
 
 
-def test_mkdocs_leaves_the_picture_out_when_told_to(tmp_path):
+def test_mkdocs_leaves_the_picture_out_if_configured(tmp_path):
     settings = MKDOCS.replace("[dsa]", "[{dsa: {pictures: false}}]")
     assert mkdocs(tmp_path, settings=settings).returncode == 0
     assert "<svg" not in (tmp_path / "site" / "machine" / "index.html").read_text(encoding="utf-8")
 
 
-def test_mkdocs_names_each_wrong_marker_with_its_line_in_the_file(tmp_path):
+def test_mkdocs_reports_each_wrong_marker_with_its_line(tmp_path):
     page = PAGE.replace("dsa:table", "dsa:tabel").replace("dsa:verdicts machine.md", "dsa:verdicts machin.md")
     done = mkdocs(tmp_path, page)
     assert done.returncode == 1
@@ -177,7 +177,7 @@ def test_mkdocs_names_each_wrong_marker_with_its_line_in_the_file(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_mkdocs_warns_of_a_document_that_is_not_a_machine(tmp_path):
+def test_mkdocs_warns_of_an_invalid_machine_document(tmp_path):
     broken = MACHINE.replace("| validating | verdict ", "| validatin | verdict ")
     done = mkdocs(tmp_path, "# A page\n", broken)
     assert done.returncode == 1  # --strict
@@ -244,7 +244,7 @@ def sphinx_site(tmp_path_factory):
     return folder
 
 
-def test_sphinx_shows_a_machine_and_asks_no_other_host(sphinx_site):
+def test_sphinx_shows_a_machine_and_contacts_no_other_host(sphinx_site):
     html = (sphinx_site / "out" / "html" / "index.html").read_text(encoding="utf-8")
     assert_shows_the_picture_once(html)
     text = words(html)
@@ -264,14 +264,14 @@ def test_myst_has_the_directive_too(sphinx_site):
     assert ADDRESS.findall(html) == []
 
 
-def test_sphinx_builds_a_page_again_when_the_machine_of_its_spec_has_changed(tmp_path):
+def test_sphinx_rebuilds_a_page_when_the_machine_of_its_spec_changes(tmp_path):
     spec = locate("specs/dual_state").read_text(encoding="utf-8").replace("Machine: dual_state", "Machine: m.txt")
     page = "A page\n======\n\n.. dsa-machine:: spec.txt\n"
     write(tmp_path, conf_dot_py=CONF, index_dot_rst=page, spec_dot_txt=spec, m_dot_txt=MACHINE)
     for effect in ("escalate_to_user", "call_somebody"):
         write(tmp_path, m_dot_txt=MACHINE.replace("escalate_to_user", effect))
         write(tmp_path, spec_dot_txt=spec.replace("escalate_to_user", effect))
-        os.utime(tmp_path / "spec.txt", (1, 1))  # only the machine is newer than what was built
+        os.utime(tmp_path / "spec.txt", (1, 1))  # only the machine is newer than the built page
         assert build(tmp_path, "sphinx", "-q", ".", "out").returncode == 0
         assert effect in " ".join(svg_texts((tmp_path / "out" / "index.html").read_text(encoding="utf-8")))
 
@@ -296,7 +296,7 @@ WRONG = """A page
 """
 
 
-def test_sphinx_names_the_line_of_each_wrong_directive(tmp_path):
+def test_sphinx_reports_the_line_of_each_wrong_directive(tmp_path):
     write(tmp_path, conf_dot_py=CONF, index_dot_rst=WRONG, machine_dot_md=f"---\norphan: true\n---\n{MACHINE}")
     done = build(tmp_path, "sphinx", "-q", ".", "out")
     found = re.findall(r"index\.rst:(\d+): ERROR: (.*)", done.stderr)

@@ -1,4 +1,4 @@
-"""What is said of the shipped documents stays what it is: counts, verdicts, proofs, mutants, and what certificates establish."""
+"""The results for shipped documents stay the same: counts, verdicts, proofs, mutants, and what certificates establish."""
 
 import json
 
@@ -16,5 +16,5 @@ def test_no_document_is_left_out() -> None:
 @pytest.mark.parametrize(
     "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.full) for name in DOCUMENTS if name not in QUICK)]
 )
-def test_verdicts_stand(name: str) -> None:
+def test_verdicts_are_unchanged(name: str) -> None:
     assert said_of(name) == KEPT[name]

@@ -1,4 +1,4 @@
-"""Runs that outlive their process, with real processes: killed, held, interrupted, looked at, sent what they wait for."""
+"""Runs that outlive their process, with real processes: killed, held, interrupted, shown, and sent the events that they wait for."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from dsa.runtime.ledger import ResultEntry
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 
-#: Writes down each call before it answers; the second one ends the process in the middle, or is interrupted there.
+#: Records each call before it answers; in the second call the process is killed or interrupted.
 MODEL = """
 import os, signal, threading
 from pathlib import Path
@@ -52,7 +52,7 @@ guards = dict.fromkeys(("g_test", "g_impl"), Guard())
 
 
 @pytest.mark.parametrize(("how", "code"), [("SIGKILL", -signal.SIGKILL), ("SIGINT", 130), ("SIGTERM", 130)])
-def test_a_run_that_ended_in_the_middle_of_a_model_call_is_finished(dsa, tmp_path, how, code):
+def test_run_cut_off_during_a_model_call_can_be_finished(dsa, tmp_path, how, code):
     (tmp_path / "mine.py").write_text(MODEL.replace("SIGNAL", how))
     done = dsa("run", "dual_state", "--with", "mine.py")
     assert done.returncode == code, done.stderr
@@ -90,7 +90,7 @@ def test_a_run_that_ended_in_the_middle_of_a_model_call_is_finished(dsa, tmp_pat
     assert dsa("resume", "last").stdout == f"run {run} is finished: succeeded\n"
 
 
-def test_a_run_that_waits_for_a_person_goes_on_with_what_they_say(dsa, tmp_path):
+def test_run_waiting_for_a_person_continues_with_their_answer(dsa, tmp_path):
     (tmp_path / "mine.py").write_text(PERSON)
     done = dsa("run", "workflow", "add", "--with", "mine.py", "--runs", "here")
     assert done.returncode == 3
@@ -107,7 +107,7 @@ def test_a_run_that_waits_for_a_person_goes_on_with_what_they_say(dsa, tmp_path)
     assert "1 of 1 scenarios pass" in checked.stdout
 
 
-def test_a_run_that_another_process_holds_is_refused_until_it_is_taken(dsa, tmp_path):
+def test_run_held_by_another_process_is_refused_until_taken_over(dsa, tmp_path):
     write_shop(tmp_path)
     assert dsa("run", "shop.md").returncode == 3
     with subprocess.Popen(
@@ -130,7 +130,7 @@ def test_a_run_that_another_process_holds_is_refused_until_it_is_taken(dsa, tmp_
         assert re.search(
             f"{held}.*: that process is alive, and goes on with it; --take takes the run from it", done.stderr
         )
-        done = dsa("send", "last", "more")  # which the other one takes from the run's inbox
+        done = dsa("send", "last", "more")  # the other process takes it from the run's inbox
         assert (done.returncode, "more in paying was refused: invalid_state" in done.stderr) == (1, True)
         assert dsa("resume", "last", "--take").returncode == 3, "what the other one has under way is in doubt now"
         done = dsa("send", "last", "paid", "--answers", "1/2")
@@ -143,7 +143,7 @@ def test_a_run_that_another_process_holds_is_refused_until_it_is_taken(dsa, tmp_
     assert dsa("replay", "last").returncode == 0
 
 
-def test_what_is_shown_is_the_same_in_every_process(dsa, tmp_path):
+def test_output_is_the_same_in_every_process(dsa, tmp_path):
     write_shop(tmp_path)
     assert dsa("run", "shop.md").returncode == 3
     assert dsa("send", "last", "order", '{"text": "tea"}', KILL="mail").returncode == -signal.SIGKILL
@@ -194,7 +194,7 @@ def test_what_is_shown_is_the_same_in_every_process(dsa, tmp_path):
     assert "in doubt: mail 2/1 (line 31)" in text
 
 
-def test_anybody_may_stop_reading_and_any_character_can_be_shown(dsa, tmp_path):
+def test_output_survives_a_closed_pipe_and_any_character(dsa, tmp_path):
     write_shop(tmp_path)
     dsa("run", "shop.md")
     dsa("send", "last", "order", "grüner Tee ✓")
@@ -210,7 +210,7 @@ def test_anybody_may_stop_reading_and_any_character_can_be_shown(dsa, tmp_path):
             assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_a_mistake_is_a_sentence_and_exit_code_2(dsa, tmp_path):
+def test_mistake_gives_a_sentence_and_exit_code_2(dsa, tmp_path):
     write_shop(tmp_path)
     done = dsa("show", "last")
     assert (done.returncode, done.stderr) == (

@@ -1,4 +1,4 @@
-"""The service of docs/how-to/embed.md under fire: two clients of which one goes away, kill -9 in an effect, another process goes on."""
+"""The service of docs/how-to/embed.md under stress: two clients of which one leaves, kill -9 in an effect, another process that continues."""
 
 import http.client
 import os
@@ -76,14 +76,14 @@ def watching(port, run):
     return connection, connection.getresponse()
 
 
-def test_service_has_fewer_than_30_lines_and_imports_dsa_alone(folder):
+def test_service_has_fewer_than_30_lines_and_imports_only_dsa(folder):
     text = (folder / "desk.py").read_text()
     assert len([line for line in text.splitlines() if line]) < 30
     ours = re.findall(r"^(?:import|from) ((?:dsa|machines)\S*)", text, re.MULTILINE)
     assert ours == ["dsa"]
 
 
-def test_two_clients_of_which_one_goes_away(folder, serve):
+def test_client_that_leaves_does_not_disturb_another_client(folder, serve):
     _, port = serve(0.5)
     run = asked(port, "Where is my order?")
     leaving, first = watching(port, run)
@@ -101,7 +101,7 @@ def test_two_clients_of_which_one_goes_away(folder, serve):
     assert "finished: answered" in listed.stdout
 
 
-def test_killed_in_an_effect_another_process_goes_on(folder, serve):
+def test_run_killed_in_an_effect_is_continued_by_another_process(folder, serve):
     service, port = serve(60)
     run = asked(port, "Where is my order?")
     connection, moments = watching(port, run)

@@ -1,4 +1,4 @@
-"""What users' code raises is kept with its traceback, without secrets: in the run's folder, in `dsa show --errors`, with `--log debug`."""
+"""Errors of users' code are stored with their tracebacks, without secrets: in the run's folder, in `dsa show --errors`, with `--log debug`."""
 
 import os
 import subprocess
@@ -65,7 +65,7 @@ def dsa(folder, *words):
         ("pass", "inner(1)", "async", "a guard that judges found"),
     ],
 )
-def test_it_is_told_in_three_places(tmp_path, effect, guard, is_async, where):
+def test_error_of_user_code_is_reported_in_three_places(tmp_path, effect, guard, is_async, where):
     (tmp_path / "shop.md").write_text(TABLE, encoding="utf-8")
     made = (
         BINDINGS.replace("EFFECT", effect).replace("GUARD", guard).replace("ASYNC ", f"{is_async} " if is_async else "")
@@ -85,7 +85,7 @@ def test_it_is_told_in_three_places(tmp_path, effect, guard, is_async, where):
     assert "Traceback" not in dsa(tmp_path, "run", "shop.md", "--data", '"x"').stderr
 
 
-def test_a_run_in_which_nothing_was_raised_says_so(tmp_path):
+def test_run_without_errors_says_so(tmp_path):
     (tmp_path / "shop.md").write_text(TABLE, encoding="utf-8")
     made = BINDINGS.replace("EFFECT", "pass").replace("GUARD", "pass").replace("ASYNC ", "")
     (tmp_path / "bindings.py").write_text(made, encoding="utf-8")

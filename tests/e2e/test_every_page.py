@@ -8,16 +8,16 @@ from pipe_browser import browser
 from web_gallery import PAGES, axe_faults, typed
 from web_server import LEAVE, web_server
 
-#: The widths and schemes in which pages are looked at, in turn.
+#: The widths and schemes in which pages are checked, alternately.
 TURNS = (1440, False), (380, True)
 ALL = tuple((width, is_dark) for width in (1440, 800, 380) for is_dark in (False, True))
 OPEN_ALL = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
-#: Answers that are not pages are what these pages are about; the browser notes them.
+#: Responses that the pages expect; the browser reports them as errors.
 REFUSALS = ("status of 401", "status of 404", "status of 409")
 
 
 def unnamed(tab) -> list[str]:
-    """Return the controls without a name for those who hear the page, the ids that are there twice, and the levels that headings skip."""
+    """Return the controls without an accessible name, the duplicate ids, and the levels that headings skip."""
     nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
     roles = {"button", "link", "textbox", "combobox", "checkbox", "radio", "image", "region", "DisclosureTriangle"}
     faults = [
@@ -32,7 +32,7 @@ def unnamed(tab) -> list[str]:
 
 
 def faults_at(tab, width, *, is_dark):
-    """Return what is wrong with the page that is shown, with all that can be opened open."""
+    """Return the faults of the page that is shown, with all its details opened."""
     tab.evaluate(OPEN_ALL)
     faults = axe_faults(tab) + unnamed(tab)
     over = tab.evaluate("document.documentElement.scrollWidth") - width
@@ -53,19 +53,19 @@ def faults_of(shown, name, sights):
     return faults
 
 
-def test_every_page_can_be_read_by_everybody(shown):
+def test_every_page_is_accessible(shown):
     faults = {name: faults_of(shown, name, [TURNS[number % 2]]) for number, name in enumerate(PAGES)}
     assert {name: each for name, each in faults.items() if each} == {}
 
 
 @pytest.mark.full
 @pytest.mark.limit(600)
-def test_every_page_can_be_read_at_every_width_in_both_schemes(shown):
+def test_every_page_is_accessible_at_every_width_in_both_schemes(shown):
     faults = {name: faults_of(shown, name, ALL) for name in PAGES}
     assert {name: each for name, each in faults.items() if each} == {}
 
 
-def test_proofs_and_mutants_can_be_read_by_everybody(shown):
+def test_proofs_and_mutants_are_accessible(shown):
     shown.tab.show_at(800)
     shown.tab.visit(f"{shown.server.base}/machines/2")
     shown.tab.press("Prove for all values of the parameters")
@@ -75,7 +75,7 @@ def test_proofs_and_mutants_can_be_read_by_everybody(shown):
     assert faults_at(shown.tab, 800, is_dark=False) == []
 
 
-def test_answers_of_forms_can_be_read_by_everybody(shown):
+def test_responses_to_forms_are_accessible(shown):
     shown.tab.show_at(380)
     shown.visit("start of a run")
     shown.tab.evaluate("document.getElementById('p.days').value = 'many'")
@@ -91,7 +91,7 @@ def test_answers_of_forms_can_be_read_by_everybody(shown):
     shown.tab.visit(shown.server.base + run)
     shown.tab.evaluate(
         "const form = document.querySelector('form[data-keep^=again]'); document.body.append(form)"
-    )  # it stays
+    )  # the form stays
     place = shown.server.page(run).fields("place")[0]
     shown.server.client.post(f"{run}/answer", data={"event": "approved", "place": place})
     shown.tab.press("Send again")
@@ -103,7 +103,7 @@ def test_answers_of_forms_can_be_read_by_everybody(shown):
     assert faults_at(shown.tab, 380, is_dark=False) == []
 
 
-def test_pages_without_anything_can_be_read_by_everybody(tmp_path):
+def test_empty_pages_are_accessible(tmp_path):
     with web_server(tmp_path) as server, browser(tmp_path / "profile") as tab:
         tab.show_at(380)
         tab.visit(f"{server.base}/runs")
@@ -120,7 +120,7 @@ def test_pages_without_anything_can_be_read_by_everybody(tmp_path):
             assert faults_at(tab, 380, is_dark=False) == []
 
 
-def test_static_page_can_be_read_by_everybody(tmp_path):
+def test_static_page_is_accessible(tmp_path):
     (tmp_path / "leave.md").write_text(LEAVE)
     assert typed(tmp_path, "draw", "leave.md", "--format", "html", "-o", "leave.html", runs=None).returncode == 0
     with browser(tmp_path / "profile") as tab:
@@ -131,7 +131,7 @@ def test_static_page_can_be_read_by_everybody(tmp_path):
             assert faults_at(tab, width, is_dark=is_dark) == []
 
 
-def test_checker_finds_what_it_must(shown):
+def test_accessibility_checker_finds_planted_faults(shown):
     shown.visit("machines")
     shown.tab.evaluate(
         f"document.body.insertAdjacentHTML('beforeend', {json.dumps('<img src=/static/icon.svg><button></button>')})"

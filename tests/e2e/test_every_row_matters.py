@@ -1,6 +1,6 @@
 """Every row of a shipped machine changes what a run does.
 
-The expected stories stand here, so a row that is changed or lost is noticed.
+The expected stories are written here, so a changed or missing row is noticed.
 """
 
 from functools import cache
@@ -49,7 +49,7 @@ verdict g_impl.fatal: escalate_to_user -> escalated.g_impl"""
 _CODE = """
 artifact: execute_guard -> validating.g_impl
 verdict g_impl.passed: advance_state reply_to_user -> succeeded, sigma.g_impl = true"""
-#: Texts, then what a person sends while the run waits. Every step has one retry and there is one grant.
+#: Texts, then the events that a person sends while the run waits. Every step has one retry and there is one grant.
 WORKFLOW = {
     ("good", "good"): f"{_TESTED}{_CODE}\nfinished",
     ("bad", "bad"): """
@@ -116,7 +116,7 @@ def shipped(name):
 
 
 def play(machine, script):
-    """Run a script: its texts are the model's, the rest is what a person sends."""
+    """Run a script: its texts come from the model, the rest are events from a person."""
     guards = {guard.name: ReadsTheText() for guard in machine.guards}
     generator = Texts(item for item in script if item in TEXTS)
     data = {"amended": {"content": "good"}, "rejected": "not like this"}
@@ -125,8 +125,8 @@ def play(machine, script):
     return rest
 
 
-def told(machine, script):
-    """Return what a script leads to; a mutant may break anything, and that is noticed too."""
+def story_of(machine, script):
+    """Return the story of a script; a mutant may raise any error, and that is noticed too."""
     try:
         return "\n" + story(play(machine, script))
     except Exception as error:  # noqa: BLE001  (whatever it is)
@@ -139,8 +139,8 @@ CASES = [(name, script) for name, scripts in MACHINES.items() for script in scri
 @pytest.mark.parametrize(
     ("name", "script"), CASES, ids=lambda value: value if isinstance(value, str) else "+".join(value)
 )
-def test_the_run_is_as_expected(name, script):
-    assert told(shipped(name), script) == MACHINES[name][script]
+def test_run_is_as_expected(name, script):
+    assert story_of(shipped(name), script) == MACHINES[name][script]
 
 
 def rows_taken(machine, script):
@@ -182,6 +182,6 @@ def test_no_row_can_be_deleted_or_retargeted_unnoticed(name):
                 )
                 mutants[f"{row} retargeted to {target}"] = attrs.evolve(machine, transitions=moved)
         for what, mutant in mutants.items():
-            if all(told(mutant, script) == MACHINES[name][script] for script in scripts):
+            if all(story_of(mutant, script) == MACHINES[name][script] for script in scripts):
                 unnoticed.append(what)
     assert unnoticed == []

@@ -15,7 +15,7 @@ from dsa.targets.scxml import scxml
 
 
 class Parent:
-    """Stands where a parent session would: takes what the machine sends to it."""
+    """A stand-in for a parent session, which receives the events of the machine."""
 
     def __init__(self):
         self.sent = []
@@ -27,10 +27,12 @@ class Parent:
 def run_scxml(
     machine: Machine, occurrences: list[Occurrence], spelled: Callable[[str], str] = spelled
 ) -> list[tuple[str, list[Value], list[str], list[str]]]:
-    """Run an export in the loader; give, after each event, the leaf, the data, what is outstanding, and the effects sent."""
+    """Run an export in the loader; return, after each event, the leaf, the data, the outstanding effects, and the sent effects."""
     from statemachine.io import load
 
-    chart = load(scxml(machine), format="scxml")()  # the loader gives only the first instance of a class its data
+    chart = load(
+        scxml(machine), format="scxml"
+    )()  # the loader initializes the data of only the first instance of a class
     chart._invoke_session = parent = Parent()  # noqa: SLF001  (where the loader looks for the parent)
     found = []
     for occurrence in occurrences:
@@ -46,7 +48,7 @@ def run_scxml(
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if not has_timers(ALL[name])])
-def test_the_scxml_loader_agrees_with_step(name):
+def test_scxml_loader_agrees_with_step(name):
     for machine, occurrences in walks_of(ALL[name], seeds=sample_size(3, full=5), count=25):
         got = run_scxml(machine, occurrences)
         for occurrence, (here, effects), answer in zip(
@@ -58,7 +60,7 @@ def test_the_scxml_loader_agrees_with_step(name):
             assert answer == expected, occurrence
 
 
-#: Names that the loader means something else by, each in the place where it once broke it.
+#: Names with a special meaning for the loader, each in the place where it once caused an error.
 OTHERS_NAMES = """# names
 
 ## Variables
@@ -100,7 +102,7 @@ OTHERS_IDS = {
 }
 
 
-def test_names_that_the_loader_uses_itself_are_no_hindrance():
+def test_names_used_by_the_loader_itself_cause_no_conflict():
     machine, reached = loads(OTHERS_NAMES), set[str]()
     for seed in range(10):
         occurrences = walk(machine, seed, 40)
@@ -112,7 +114,7 @@ def test_names_that_the_loader_uses_itself_are_no_hindrance():
     assert reached == set(machine.leaves)
 
 
-def test_the_scxml_loader_refuses_what_step_refuses():
+def test_scxml_loader_refuses_what_step_refuses():
     machine = loads(REFUSALS)
     for seed in range(5):
         occurrences = walk(machine, seed, 40)

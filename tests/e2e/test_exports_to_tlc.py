@@ -1,4 +1,4 @@
-"""Exports opened in TLC: the same counts, the same verdicts. Where TLC is not installed the tests skip in words."""
+"""Exports opened in TLC: the same counts, the same verdicts. Without TLC the tests are skipped with a reason."""
 
 from pathlib import Path
 
@@ -35,35 +35,35 @@ def tlc_count(machine: Machine, folder: Path) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("name", ["dual_state"])
-def test_tlc_finds_as_many_states(name, tmp_path):
+def test_tlc_finds_the_same_number_of_states(name, tmp_path):
     assert tlc_count(SHIPPED[name], tmp_path) == (count_of(SHIPPED[name]), [])
 
 
 @FULL
 @pytest.mark.parametrize(("machine", "count"), COUNTS)
-def test_tlc_finds_as_many_states_of_families(machine, count, tmp_path):
+def test_tlc_finds_the_same_number_of_states_of_families(machine, count, tmp_path):
     assert tlc_count(machine(), tmp_path) == (count, [])
 
 
 @FULL
-def test_tlc_finds_as_many_states_of_a_hard_case(tmp_path):
+def test_tlc_finds_the_same_number_of_states_of_a_hard_case(tmp_path):
     assert tlc_count(loads(HARD), tmp_path) == (HARD_COUNT, [])
 
 
 @FULL
 @pytest.mark.parametrize("name", ["_1", "_", "Integers", "Naturals", "AXIOM", "THEOREM", "WF_x", "Spec", "MODULE"])
-def test_tlc_takes_a_module_of_any_machine_name(name, tmp_path):
+def test_tlc_accepts_a_module_for_any_machine_name(name, tmp_path):
     assert tlc_count(without_claims(attrs.evolve(SHIPPED["dual_state"], name=name)), tmp_path) == (15, [])
 
 
 @FULL
 @pytest.mark.parametrize("name", SMALL)
-def test_tlc_finds_as_many_states_of_every_machine_here(name, tmp_path):
+def test_tlc_finds_the_same_number_of_states_of_every_document(name, tmp_path):
     assert tlc_count(without_claims(ALL[name]), tmp_path) == (count_of(ALL[name]), [])
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(300, marks=FULL)])
-def test_tlc_finds_as_many_states_of_random_machines(count, tmp_path):
+def test_tlc_finds_the_same_number_of_states_of_random_machines(count, tmp_path):
     for number, machine in enumerate(random_sample(count)):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -88,6 +88,6 @@ TLC_CLAIMS = [
         for number, (claim, holds) in enumerate(claims)
     ],
 )
-def test_tlc_judges_properties(text, claim, holds, tmp_path):
+def test_tlc_agrees_about_properties(text, claim, holds, tmp_path):
     _, violated = tlc_count(loads(f"{text}- {claim}\n"), tmp_path)
     assert bool(violated) == (not holds)

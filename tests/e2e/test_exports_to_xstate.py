@@ -1,4 +1,4 @@
-"""Exports opened in XState, in node: the same answers as `step`, the same counts. Where node is not installed the tests skip in words."""
+"""Exports opened in XState, in node: the same answers as `step`, the same counts. Without node the tests are skipped with a reason."""
 
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def test_xstate_agrees_with_step_on_a_hard_case(tmp_path):
 
 
 def require_xstate_agrees(several: list[tuple[Machine, list[Occurrence]]], folder: Path) -> None:
-    """Walk through machines at their parameters; each answer is what `step` says."""
+    """Walk through machines at their parameters; each answer must be that of `step`."""
     walks: dict[object, tuple[Machine, list[list[Occurrence]]]] = {}
     for machine, occurrences in several:
         key = (machine, *machine.constants.items())
@@ -92,7 +92,7 @@ def test_xstate_agrees_with_step(name, tmp_path):
 
 @FULL
 @pytest.mark.parametrize("name", ALL)
-def test_xstate_agrees_with_step_on_every_machine_here(name, tmp_path):
+def test_xstate_agrees_with_step_on_every_document(name, tmp_path):
     require_xstate_agrees(walks_of(ALL[name], seeds=50, count=40), tmp_path)
 
 
@@ -113,7 +113,7 @@ console.log(JSON.stringify(getShortestPaths(machine, { events, serializeState })
 
 
 @pytest.mark.parametrize("name", ["dual_state", "workflow", "examples/jugs"])
-def test_the_graph_of_xstate_has_as_many_states(name, tmp_path):
+def test_xstate_graph_has_the_same_number_of_states(name, tmp_path):
     machine = ALL[name]
     events = []
     for event in machine.event_named:

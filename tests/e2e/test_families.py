@@ -1,4 +1,4 @@
-"""Machines of which it is known by other means whether their properties hold: what `check` says of them."""
+"""Machines whose properties are known independently to hold or not, and the verdicts of `check` about them."""
 
 import families
 import pytest
@@ -17,7 +17,7 @@ def test_petersons_lock_lets_one_process_in_at_a_time():
     assert {result.verdict for result in report.properties} == {"HOLDS"}
 
 
-def test_petersons_lock_is_broken_when_a_process_says_it_came_last_before_it_raises_its_level():
+def test_petersons_lock_fails_when_a_process_sets_last_before_its_level():
     machine = families.peterson(broken=True)
     violated = [result for result in check(machine).properties if result.verdict == "VIOLATED"]
     pairs = ((1, 2), (1, 3), (2, 3))
@@ -38,7 +38,7 @@ def test_petersons_lock_is_broken_when_a_process_says_it_came_last_before_it_rai
 
 
 def _distances_to_two_in_the_critical_section() -> dict[tuple[int, int], int]:
-    """Search by hand, with the plainest engine, for how far the nearest violations are."""
+    """Return the distances of the nearest violations, from a search with the simplest engine."""
     system = ground(closed_system(families.peterson(broken=True)))
     found = search(system, (), SearchLimits(10**6))
     assert found.layers is not None

@@ -1,4 +1,4 @@
-"""The same run in several processes, each with another order of its hashes: byte for byte the same ledger, and whatever is told of it."""
+"""The same run in several processes with different hash seeds: byte for byte the same ledger and reports."""
 
 import os
 import subprocess
@@ -10,12 +10,12 @@ import pytest
 PROGRAM = Path(__file__).parents[1] / "lives_told.py"
 
 
-def begun(folder, seed):
+def start(folder, seed):
     environment = {**os.environ, "PYTHONHASHSEED": seed}
     return subprocess.Popen([sys.executable, PROGRAM, folder], stdout=subprocess.PIPE, env=environment)
 
 
-def told(process):
+def output_of(process):
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     return output
@@ -24,9 +24,9 @@ def told(process):
 @pytest.mark.parametrize(
     "seeds", [("1", "12345"), pytest.param(("1", "2", "3", "12345"), marks=pytest.mark.full)], ids=["some", "all"]
 )
-def test_a_ledger_comes_to_the_same_in_every_process(tmp_path, seeds):
-    first = told(begun(tmp_path, "0"))  # it keeps the ledgers that the others replay
-    others = [begun(tmp_path, seed) for seed in seeds]
-    assert {told(process) == first for process in others} == {True}
+def test_ledger_is_the_same_in_every_process(tmp_path, seeds):
+    first = output_of(start(tmp_path, "0"))  # this process stores the ledgers that the others replay
+    others = [start(tmp_path, seed) for seed in seeds]
+    assert {output_of(process) == first for process in others} == {True}
     assert first.count(b'{"kind":"machine"') == 36  # 6 machines, 3 lives each, each of them lived and replayed
     assert first.count(b'{"kind":"resumed"') > 20

@@ -1,4 +1,4 @@
-"""Answers that do not end, and documents that are too large: how much memory the program takes, and what it says."""
+"""Endless answers and oversized documents: the memory that the program needs, and its messages."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from dsa.lang import MOST_CHARACTERS, loads
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 
-#: The program, which leaves behind what the system says of its memory; `wait4` speaks of the process that it was forked from as well.
+#: The program, which leaves the system's report of its memory; `wait4` would include the process that it was forked from.
 PROGRAM = [
     sys.executable,
     "-c",
@@ -29,7 +29,7 @@ SLUG = """# slug
 
 
 def _run(folder, *arguments):
-    """Run the program; return its code, what it said, and the most memory that it had, in MB."""
+    """Run the program; return its exit code, its output, and its peak memory in MB."""
     done = subprocess.run([*PROGRAM, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=300)
     most_kb = re.search(r"VmHWM:\s+(\d+) kB", (folder / "status.txt").read_text())
     assert most_kb
@@ -48,7 +48,7 @@ def _event(text):
         ([b'{"choices":' + b"[" * 200_000 + b"]" * 200_000 + b"}"], "the stream has text that is not valid JSON"),
     ],
 )  # fmt: skip
-def test_an_answer_without_end_is_cut_off(tmp_path, pieces, says):
+def test_oversized_answer_fails_within_bounded_memory(tmp_path, pieces, says):
     (tmp_path / "slug.md").write_text(SLUG)
     with serving(answered(*pieces)) as (address, _):
         code, _, most_mb = _run(tmp_path, "run", "slug.md", "x", "--model", f"{address}/v1#m")
@@ -69,19 +69,19 @@ def test_an_answer_without_end_is_cut_off(tmp_path, pieces, says):
         ("# m\n" + "[" * 900_000 + "]" * 900_000, "1 error,"),
     ],
 )  # fmt: skip
-def test_a_document_that_is_too_large_is_one_message(tmp_path, text, says):
+def test_oversized_document_gives_one_message_within_bounded_memory(tmp_path, text, says):
     (tmp_path / "m.md").write_text(text)
     code, told, most_mb = _run(tmp_path, "check", "m.md")
     assert (code in {1, 2}, says in told, len(told) < 4_000) == (True, True, True), told[:2_000]
     assert most_mb < 600
 
 
-def test_a_text_has_the_same_bound_as_a_file():
+def test_text_has_the_same_size_limit_as_a_file():
     with pytest.raises(MachineError, match="DSA114: the document has 3,000,000 characters"):
         loads("x" * 3_000_000)
 
 
-def test_data_that_is_nested_without_end_is_one_message(tmp_path):
+def test_deeply_nested_data_gives_one_message(tmp_path):
     (tmp_path / "slug.md").write_text(SLUG)
     code, told, most_mb = _run(tmp_path, "run", "slug.md", "--data", "[" * 100_000)
     assert (code, "--data begins like JSON and is not valid: it is nested too deeply" in told) == (2, True), told[-300:]

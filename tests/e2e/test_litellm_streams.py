@@ -1,7 +1,7 @@
-"""What LiteLLM's stream loses before anybody can mend it: the table of docs/how-to/streams.md, measured over real HTTP.
+"""Losses in LiteLLM's streams, which cannot be repaired later: the table of docs/how-to/streams.md, measured over real HTTP.
 
-A server plays the shapes, `litellm.completion` streams them, `reconcile_stream` puts together what it hands on. Another version of LiteLLM may
-lose others: then these tests fail and say which, and the table is to be written anew.
+A server plays the shapes, `litellm.completion` streams them, `reconcile_stream` assembles the chunks that it returns. Another version of LiteLLM may
+lose other parts: then these tests fail and say which, and the table has to be updated.
 """
 
 import re
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(find_spec("litellm") is None, reason="the extra 
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "streams.md"
 SECTION = re.search(r"^## Why not LiteLLM for this\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)[1]
-#: What of an answer may be lost, and where it stands in what a shape says must come.
+#: The parts of an answer that may be lost, and their keys in the expected result of a shape.
 PARTS = {"calls": "calls", "text": "content", "reasoning": "reasoning", "signature": "extra"}
 ROWS = re.findall(r"^\| (\w+): (.+?) +\| (.+?) +\|$", SECTION, re.MULTILINE)
 DOCUMENTED = {(file, name): set(lost.split(", ")) for file, name, lost in ROWS}
@@ -45,33 +45,33 @@ def handed_on(shape):
 
 
 def losses(shape):
-    """Return what is lost of a shape; a stream that raises has lost nothing that could be mistaken for an answer."""
+    """Return the lost parts of a shape; a stream that raises has lost nothing that could be mistaken for an answer."""
     try:
         result = reconcile_stream(handed_on(shape), shape.tools)
-    except Exception:  # LiteLLM has many for a stream that ends badly
+    except Exception:  # LiteLLM has many exceptions for a stream that ends badly
         if "error" in shape.expected:
             return set()
         raise
     told = said(result, shape.expected)
     right = wanted(shape.expected)
-    for about in (told, right):  # a call that cannot be read is executed by nobody, however it is called
+    for about in (told, right):  # an unreadable call is never executed, so its name does not matter
         about["calls"] = [call for call in about["calls"] if len(call) == 3]
     for mine, its in zip(told["calls"], right["calls"], strict=False):
-        mine[0] = its[0] and mine[0]  # an id that nobody sent is anybody's to make
+        mine[0] = its[0] and mine[0]  # a missing id may be replaced by any id
     found = {part for part, key in PARTS.items() if key in right and told[key] != right[key]}
     return found | ({"end"} if right["error"] and not told["error"] else set())
 
 
-def test_the_table_is_of_the_version_that_is_installed():
+def test_table_names_the_installed_version():
     assert f"LiteLLM {version('litellm')}" in SECTION, "measure anew: tests/e2e/test_litellm_streams.py with -m full"
 
 
 @pytest.mark.parametrize("row", DOCUMENTED, ids=": ".join)
-def test_what_the_table_calls_lost_is_lost(row):
+def test_documented_losses_occur(row):
     assert losses(NAMED[row]) == DOCUMENTED[row]
 
 
 @pytest.mark.full
-def test_nothing_else_is_lost():
+def test_no_other_losses_occur():
     found = {place: lost for place, shape in NAMED.items() if (lost := losses(shape))}
     assert found == DOCUMENTED

@@ -1,6 +1,6 @@
-"""Every row of the chat and of the coding machine changes what a run does: none can be deleted or retargeted unnoticed.
+"""Every row of the chat and the coding machine changes what a run does: no row can be deleted or retargeted unnoticed.
 
-`UPDATE_GOLDEN=1 pytest tests/e2e/test_machine_rows.py -k as_expected` writes the stories down anew; read what it wrote.
+`UPDATE_GOLDEN=1 pytest tests/e2e/test_machine_rows.py -k as_expected` rewrites the stories; review the difference.
 """
 
 import os
@@ -13,12 +13,12 @@ import pytest
 from row_stories import mutants, rows_taken
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-TOLD = {"chat": chat_stories, "coding": coding_stories}
-STORIES = [(machine, name) for machine, told in TOLD.items() for name in told.STORIES]
-#: A sample of the rows, and all of them where everything is tested.
+STORY_MODULES = {"chat": chat_stories, "coding": coding_stories}
+STORIES = [(machine, name) for machine, told in STORY_MODULES.items() for name in told.STORIES]
+#: A sample of the rows, and all of them in a full run.
 ROWS = [
     pytest.param(machine, number, marks=() if number % 10 == 0 else pytest.mark.full)
-    for machine, told in TOLD.items()
+    for machine, told in STORY_MODULES.items()
     for number in range(len(told.shipped().transitions))
 ]
 
@@ -28,8 +28,8 @@ def _expected(machine, name):
 
 
 @pytest.mark.parametrize(("machine", "name"), STORIES)
-def test_the_run_is_as_expected(machine, name, tmp_path):
-    found = TOLD[machine].told(TOLD[machine].shipped(), name, tmp_path) + "\n"
+def test_run_is_as_expected(machine, name, tmp_path):
+    found = STORY_MODULES[machine].told(STORY_MODULES[machine].shipped(), name, tmp_path) + "\n"
     if os.environ.get("UPDATE_GOLDEN"):
         _expected(machine, name).write_text(found)
     assert found == _expected(machine, name).read_text()
@@ -38,7 +38,7 @@ def test_the_run_is_as_expected(machine, name, tmp_path):
 @cache
 def _rows_taken(machine, name, folder):
     """Return the positions of the rows that a story takes."""
-    told = TOLD[machine]
+    told = STORY_MODULES[machine]
     rest, _ = told.play(told.shipped(), told.STORIES[name], folder)
     return rows_taken(told.shipped().at(**dict(told.STORIES[name].bounds)), rest)
 
@@ -50,15 +50,15 @@ def taken(tmp_path_factory):
     return {(machine, name): _rows_taken(machine, name, folder) for machine, name in STORIES}
 
 
-@pytest.mark.parametrize("machine", TOLD)
+@pytest.mark.parametrize("machine", STORY_MODULES)
 def test_every_row_is_taken(machine, taken):
     found = set().union(*(rows for (of, _), rows in taken.items() if of == machine))
-    assert [str(row) for n, row in enumerate(TOLD[machine].shipped().transitions) if n not in found] == []
+    assert [str(row) for n, row in enumerate(STORY_MODULES[machine].shipped().transitions) if n not in found] == []
 
 
 @pytest.mark.parametrize(("machine", "number"), ROWS)
 def test_no_row_can_be_deleted_or_retargeted_unnoticed(machine, number, taken, tmp_path):
-    told = TOLD[machine]
+    told = STORY_MODULES[machine]
     stories = [name for (of, name), rows in taken.items() if of == machine and number in rows]
     unnoticed = [
         what

@@ -1,7 +1,7 @@
 """A guard or generator that raises, hangs, prints 1 GB or returns nonsense: recorded, handled by the table, nothing lost.
 
-Through `dsa run`, the real driver and the ledger on disk. What would stay behind in this process (a loop that never ends, a gigabyte) is
-done in another one.
+These tests use `dsa run`, the real driver and the ledger on disk. Anything that would remain in this process (an endless loop, a gigabyte) is
+done in a separate one.
 """
 
 import json
@@ -62,13 +62,13 @@ NO_ARTIFACT = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An empty folder, and nothing in the environment that looks like a run's."""
+    """An empty current folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def run(text, **options):
-    """Run a machine with the module that is there; return what `--json` prints."""
+    """Run a machine with the module in the folder, if there is one; return the output of `--json`."""
     Path("trial.md").write_text(document(text, **options))
     bound = ["--with", "mine.py"] if Path("mine.py").exists() else []
     done = dsa("run", "trial.md", "write it", "--json", *bound)
@@ -76,8 +76,8 @@ def run(text, **options):
     return json.loads(done.stdout)
 
 
-def kept(told):
-    """Return the run as it is derived again from its ledger, after the program has verified it too."""
+def replayed(told):
+    """Return the run as replayed from its ledger, and the entries, after the program has verified it too."""
     directory = Path(told["directory"])
     verified = dsa("replay", directory.name)
     assert verified.exit_code == 0, verified.output
@@ -86,15 +86,15 @@ def kept(told):
 
 
 def failures(entries, effect):
-    """Return what the ledger has of the failures of an effect."""
+    """Return the failures of an effect in the ledger."""
     payloads = [step["payload"] for entry in results_of(entries, effect) for step in entry.steps]
     return [f"{payload['code']}: {payload['message']}" for payload in payloads if payload.get("error")]
 
 
 def require_handled(told, state, effect, said):
-    """The ledger has it, the row for it was taken, `dsa show` tells it, and it can be derived again."""
+    """Check that the failure is in the ledger, its row was taken, `dsa show` reports it, and the run replays."""
     assert (told["kind"], told["outcome"]) == ("finished", state)
-    again, entries = kept(told)
+    again, entries = replayed(told)
     assert again.configuration.state == state
     (failure,) = failures(entries, effect)
     assert said in failure
@@ -106,7 +106,7 @@ def require_handled(told, state, effect, said):
 
 
 def ways(*tables):
-    """Return each way with what is said of it, in a thread or in place by turns; the other one is tried under `full`."""
+    """Return each way with its message, alternately in a thread or in place; the other case is marked `full`."""
     return [
         pytest.param(way, said, blocks, id=f"{way}-{'blocks' if blocks else 'in place'}", marks=[] if is_tried else [pytest.mark.full])
         for place, (way, said) in enumerate(item for table in tables for item in table.items())
@@ -116,7 +116,7 @@ def ways(*tables):
 
 
 @pytest.mark.parametrize(("way", "said", "blocks"), ways(RAISED, NO_VERDICT))
-def test_a_guard_that_gives_no_verdict_is_handled_by_its_row(folder, way, said, blocks):
+def test_guard_without_a_verdict_is_handled_by_its_row(folder, way, said, blocks):
     (folder / "mine.py").write_text(module("guard", way, blocks=blocks))
     again = require_handled(run(HANDLED), "unjudged", "execute_guard", said)
     assert again.step("g").attempts == 1
@@ -124,7 +124,7 @@ def test_a_guard_that_gives_no_verdict_is_handled_by_its_row(folder, way, said, 
 
 
 @pytest.mark.parametrize(("way", "said", "blocks"), ways(NO_ARTIFACT, RAISED))
-def test_a_generator_that_gives_no_artifact_is_handled_by_its_row(folder, way, said, blocks):
+def test_generator_without_an_artifact_is_handled_by_its_row(folder, way, said, blocks):
     (folder / "mine.py").write_text(module("generator", way, blocks=blocks))
     again = require_handled(run(HANDLED), "unwritten", "query_llm", said)
     assert again.step("g").attempts == 0
@@ -133,7 +133,7 @@ def test_a_generator_that_gives_no_artifact_is_handled_by_its_row(folder, way, s
 @pytest.mark.parametrize(
     ("role", "state", "effect"), [("guard", "unjudged", "execute_guard"), ("generator", "unwritten", "query_llm")]
 )
-def test_a_thread_of_theirs_is_not_stopped_by_its_own_ctrl_c(folder, role, state, effect):
+def test_keyboard_interrupt_raised_by_a_kind_is_handled_by_its_row(folder, role, state, effect):
     (folder / "mine.py").write_text(module(role, "KeyboardInterrupt"))
     require_handled(run(HANDLED), state, effect, "the call raised KeyboardInterrupt: not today")
 
@@ -141,7 +141,7 @@ def test_a_thread_of_theirs_is_not_stopped_by_its_own_ctrl_c(folder, role, state
 @pytest.mark.parametrize(
     ("role", "state", "effect"), [("guard", "unjudged", "execute_guard"), ("generator", "unwritten", "query_llm")]
 )
-def test_one_that_hangs_is_given_up_at_the_time_limit(folder, role, state, effect):
+def test_hanging_kind_is_abandoned_at_its_time_limit(folder, role, state, effect):
     (folder / "mine.py").write_text(module(role, "hangs"))
     require_handled(run(HANDLED, limit="200ms"), state, effect, "no answer within 0.2 s, its time limit")
 
@@ -155,11 +155,11 @@ def test_one_that_hangs_is_given_up_at_the_time_limit(folder, role, state, effec
         ("generator", "ids of its own", "succeeded"),
     ],
 )
-def test_what_is_odd_but_a_text_is_kept_as_it_is(folder, role, way, state):
+def test_unusual_text_is_stored_unchanged(folder, role, way, state):
     (folder / "mine.py").write_text(module(role, way))
     told = run(HANDLED)
     assert told["outcome"] == state
-    again, _ = kept(told)
+    again, _ = replayed(told)
     shown = dsa("show", "last").output
     assert "\x1b" not in shown
     assert again.step("g").attempts == 1
@@ -168,24 +168,24 @@ def test_what_is_odd_but_a_text_is_kept_as_it_is(folder, role, way, state):
 
 
 @pytest.mark.parametrize("way", ["ValueError", "SystemExit", "MuteError", "None"])
-def test_without_a_row_the_run_stops_and_goes_on_later_with_all_that_it_has(folder, way):
+def test_failure_without_a_row_stops_the_run_which_can_be_resumed(folder, way):
     (folder / "mine.py").write_text(module("guard", way))
     stopped = run(UNHANDLED)
     assert (stopped["kind"], stopped["exit_code"]) == ("stopped", 1)
     assert stopped["failure"]["what"] == "execute_guard"
-    before, _ = kept(stopped)
+    before, _ = replayed(stopped)
     (folder / "mine.py").write_text(module("guard", "fine"))
     told = json.loads(dsa("resume", "last", "--with", "mine.py", "--json").stdout)
     assert (told["kind"], told["outcome"]) == ("finished", "succeeded")
-    again, _ = kept(told)
+    again, _ = replayed(told)
     assert again.step("g").attempts == before.step("g").attempts == 1
 
 
-# -- in another process -----------------------------------------------------------------------------------------------
+# -- in a separate process--------------------------------------------------------------------------------------------
 
 
 def measured(*arguments):
-    """Run the program; return what it printed last as JSON, its exit code, and the most memory that it, or what it waited for, used, in MB."""
+    """Run the program; return its output, its exit code, and the peak memory of it and its children in MB."""
     with Path("told").open("wb") as out, Path("said").open("wb") as err:
         process = subprocess.Popen([*PROGRAM, *arguments], stdout=out, stderr=err)
     _, status, usage = os.wait4(process.pid, 0)
@@ -195,7 +195,7 @@ def measured(*arguments):
 
 @pytest.fixture(scope="module")
 def usual_mb(tmp_path_factory):
-    """What a run takes whose guard and generator do their work."""
+    """The peak memory in MB of a run with a normal guard and generator."""
     home = Path.cwd()
     try:
         os.chdir(tmp_path_factory.mktemp("usual"))
@@ -207,16 +207,16 @@ def usual_mb(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("role", "state"), [("guard", "unjudged"), ("generator", "unwritten")])
-def test_a_loop_that_never_ends_is_given_up_and_the_program_ends(folder, role, state):
+def test_endless_loop_is_abandoned_and_the_program_ends(folder, role, state):
     (folder / "mine.py").write_text(module(role, "spins"))
     (folder / "trial.md").write_text(document(HANDLED, limit="300ms"))
     told, code, _ = measured("run", "trial.md", "x", "--json", "--with", "mine.py")
     assert (code, json.loads(told)["outcome"]) == (0, state)
-    kept(json.loads(told))
+    replayed(json.loads(told))
 
 
 @pytest.mark.parametrize("role", ["guard", "generator"])
-def test_python_that_prints_a_gigabyte_takes_no_memory(folder, role, usual_mb):
+def test_code_that_prints_a_gigabyte_takes_no_extra_memory(folder, role, usual_mb):
     (folder / "mine.py").write_text(module(role, "floods"))
     (folder / "trial.md").write_text(document(HANDLED))
     command = [*PROGRAM, "run", "trial.md", "x", "--quiet", "--with", "mine.py"]
@@ -232,7 +232,7 @@ FLOOD = "head -c 268435456 /dev/zero"
 
 
 def run_bounded(script, **options):
-    """Run a machine whose program is a script, a flood in another process; return what `--json` prints, and its memory in MB."""
+    """Run a machine whose program is a script, in a separate process if it floods; return the output of `--json`, and the peak memory in MB."""
     if FLOOD not in script:
         return run(HANDLED, **options), 0
     Path("trial.md").write_text(document(HANDLED, **options))
@@ -245,15 +245,15 @@ GENERATORS = {
     "exits": ("echo not today >&2; exit 3", "sh ended with 3: not today"),
     "is killed": ("kill -KILL $$", "sh was killed by signal 9"),
     "hangs": ("sleep 600 & sleep 600", "sh was stopped after 1 s."),
-    "writes without measure": (FLOOD, "sh wrote more than 1,000,000 bytes."),
-    "complains without measure": (f"{FLOOD} >&2; echo not today >&2; exit 1", "not today"),
-    "writes no text": ("printf '\\377'", "sh wrote text that is not UTF-8 (byte 0)."),
+    "writes without limit": (FLOOD, "sh wrote more than 1,000,000 bytes."),
+    "complains without limit": (f"{FLOOD} >&2; echo not today >&2; exit 1", "not today"),
+    "writes invalid UTF-8": ("printf '\\377'", "sh wrote text that is not UTF-8 (byte 0)."),
     "writes nothing": ("true", "sh wrote nothing."),
 }
 
 
 @pytest.mark.parametrize(("script", "said"), GENERATORS.values(), ids=GENERATORS)
-def test_a_program_that_generates_nothing_is_handled_by_its_row(folder, script, said, usual_mb):
+def test_program_that_generates_nothing_is_handled_by_its_row(folder, script, said, usual_mb):
     (folder / "mine.py").write_text(module("guard", "fine"))
     (folder / "tool.sh").write_text(f"{script}\n")
     options = f"command = sh tool.sh; timeout_s = {1 if 'sleep' in script else 60}"
@@ -262,7 +262,7 @@ def test_a_program_that_generates_nothing_is_handled_by_its_row(folder, script, 
     assert most_mb < usual_mb + 30
 
 
-def test_a_program_that_cannot_be_started_is_handled_by_its_row(folder):
+def test_program_that_cannot_be_started_is_handled_by_its_row(folder):
     (folder / "mine.py").write_text(module("guard", "fine"))
     (folder / "tool").write_text("#!/nonesuch-interpreter\n")
     (folder / "tool").chmod(0o755)
@@ -270,7 +270,7 @@ def test_a_program_that_cannot_be_started_is_handled_by_its_row(folder):
     require_handled(told, "unwritten", "query_llm", "tool cannot be started: No such file or directory")
 
 
-def test_a_program_that_is_not_there_is_told_before_anything_runs(folder):
+def test_missing_program_is_reported_before_anything_runs(folder):
     (folder / "mine.py").write_text(module("guard", "fine"))
     (folder / "trial.md").write_text(document(HANDLED, generator="command | command = nonesuch-program"))
     error = dsa("run", "trial.md", "write it", "--with", "mine.py").exception
@@ -282,18 +282,18 @@ GUARDS = {
     "exits": ("echo not today; exit 3", "sh ended with 3.\nnot today"),
     "is killed": ("kill -KILL $$", "sh was killed (SIGKILL)"),
     "hangs": ("sleep 600 & sleep 600", "sh did not end within 1 s."),
-    "prints without measure": (f"{FLOOD}; echo; echo not today; exit 1", "\nnot today"),
-    "complains without measure": (f"({FLOOD}; echo; echo not today) >&2; exit 1", "\nnot today"),
+    "prints without limit": (f"{FLOOD}; echo; echo not today; exit 1", "\nnot today"),
+    "complains without limit": (f"({FLOOD}; echo; echo not today) >&2; exit 1", "\nnot today"),
 }
 
 
 @pytest.mark.parametrize(("script", "said"), GUARDS.values(), ids=GUARDS)
-def test_a_program_that_judges_fails_the_text_within_bounds(folder, script, said, usual_mb):
+def test_failing_guard_program_rejects_the_text_within_bounds(folder, script, said, usual_mb):
     (folder / "mine.py").write_text(module("generator", "fine"))
     (folder / "tool.sh").write_text(f"{script}\n")
     options = f"command = sh tool.sh; read = tool.sh; timeout_s = {1 if 'sleep' in script else 60}"
     told, most_mb = run_bounded(script, guard=f"command | {options}")
-    again, _ = kept(told)
+    again, _ = replayed(told)
     assert again.configuration.state == "rejected"
     feedback = list(again.step("g").history)[-1].feedback
     assert said in feedback

@@ -1,4 +1,4 @@
-"""Every shipped machine is pinned by its spec: at least 95 % of the small faults that make a difference are noticed."""
+"""Specs of shipped machines notice at least 95 % of the small faults that make a difference."""
 
 from pathlib import Path
 
@@ -23,9 +23,9 @@ LONG = (
     "specs/chat.md",
     "specs/coding.md",
 )
-#: What drives the agents that are shipped is pinned in full: what is declared, and what the driver is told of effects, too.
+#: Specs of shipped agents, which also notice faults in declarations and in the settings of effects.
 AGENTS = ("specs/chat.md", "specs/coding.md")
-#: At their defaults these have 184,165 and 229,661 configurations, which is too much to do for each of some 1,200 mutants.
+#: Smaller parameters for machines with 184,165 and 229,661 configurations at their defaults, too many to explore for each of some 1,200 mutants.
 BOUNDS = {
     "specs/chat.md": {"max_rounds": 3, "max_calls": 3, "max_refusals": 2, "side": 2},
     "specs/coding.md": {"max_rounds": 3, "max_turns": 2, "max_calls": 2},
@@ -40,7 +40,7 @@ def test_no_machine_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.full) for name in LONG)])
-def test_a_spec_notices_small_faults(name: str) -> None:
+def test_spec_notices_small_faults(name: str) -> None:
     found = mutate(load(str(ROOT / name)), parameters=BOUNDS.get(name))
     assert found.score is not None
     assert found.score >= 0.95

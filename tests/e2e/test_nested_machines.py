@@ -1,4 +1,4 @@
-"""A generator that is a whole machine: its runs have ledgers of their own, and a crash in one of them loses and repeats nothing."""
+"""A generator that is a whole machine: its runs have their own ledgers, and a crash in one of them loses and repeats nothing."""
 
 import json
 import os
@@ -105,7 +105,7 @@ class Folder:
 
     @property
     def runs(self):
-        """Return what is kept: the run, and the parts of it by what stands behind the mark in their ids."""
+        """Return the stored entries: those of the run, and those of its parts by the suffix of their ids."""
         names = sorted(path.name for path in (self.path / ".dsa").glob("*-tale-*"))
         parts = {name.partition(PART_OF)[2]: recorded(self.path / ".dsa", name).entries for name in names}
         return parts.pop(""), parts
@@ -116,7 +116,7 @@ def folder(tmp_path):
     return Folder(tmp_path)
 
 
-def test_a_machine_writes_what_a_step_wants(folder):
+def test_machine_generates_the_text_of_a_step(folder):
     said = folder.dsa("run", "outer.md", "two cats")
     assert "succeeded\n" in said
     assert folder.calls_made == ["plot 1.1/1", "prose 1.1/3", "plot 3.2/1", "prose 3.2/3"], (
@@ -135,7 +135,7 @@ def test_a_machine_writes_what_a_step_wants(folder):
     assert next((folder.path / ".dsa").glob("*/final.txt")).read_text() == "good prose with an epilogue\n"
 
 
-def test_its_runs_can_be_looked_at_and_the_last_one_is_the_whole(folder):
+def test_runs_of_parts_can_be_shown_and_last_means_the_whole(folder):
     folder.dsa("run", "outer.md", "two cats")
     told = folder.dsa("show", "last")
     assert "told attempt 2: passed" in told
@@ -148,7 +148,7 @@ def test_its_runs_can_be_looked_at_and_the_last_one_is_the_whole(folder):
     assert re.search(r"^\S+\+1\.1 .*succeeded", folder.dsa("runs"), re.MULTILINE)
 
 
-def test_what_a_part_made_keeps_its_id_in_the_whole(folder):
+def test_artifact_of_a_part_keeps_its_id_in_the_whole(folder):
     folder.dsa("run", "outer.md", "two cats")
     outer, parts = folder.runs
     made = [entry for entry in outer if isinstance(entry, ArtifactEntry)]
@@ -164,7 +164,7 @@ def test_what_a_part_made_keeps_its_id_in_the_whole(folder):
 
 
 @pytest.mark.parametrize("kill_at", ["0", "1", "2", "3"])
-def test_a_crash_in_a_part_repeats_no_more_than_the_call_that_was_cut_off(folder, kill_at):
+def test_crash_in_a_part_repeats_only_the_call_that_was_cut_off(folder, kill_at):
     folder.dsa("run", "outer.md", "two cats", code=-signal.SIGKILL, KILL_AT=kill_at)
     before = folder.calls_made
     assert len(before) == int(kill_at) + 1
@@ -179,14 +179,14 @@ def test_a_crash_in_a_part_repeats_no_more_than_the_call_that_was_cut_off(folder
         assert len(keys) == len(set(keys))
 
 
-def test_a_machine_that_makes_nothing_is_a_failure_of_the_generator(folder):
+def test_machine_without_a_result_is_a_failure_of_the_generator(folder):
     said = folder.dsa("run", "outer.md", "two cats", code=1, ALL_BAD="yes")
     assert re.search(r"stopped: query_llm .*the machine drafting \(run \S+\+1\.1\) ended in failed", said)
     assert "succeeded\n" in folder.dsa("resume", "last"), "it is worked out anew"
     assert list(folder.runs[1]) == ["1.1", "1.1.2", "3.2"]
 
 
-def test_a_machine_that_waits_for_a_person_is_answered_and_the_whole_goes_on(folder):
+def test_waiting_part_is_answered_and_the_whole_continues(folder):
     (folder.path / "work" / "bindings.py").write_text(
         BINDINGS.replace(
             '"good" in artifact.content', '"good" in artifact.content and artifact.step != "prose"'
@@ -209,7 +209,7 @@ def test_a_machine_that_waits_for_a_person_is_answered_and_the_whole_goes_on(fol
         ("; depth = 3", "depth"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_runs(folder, options, said):
+def test_impossible_options_are_reported_before_anything_runs(folder, options, said):
     (folder.path / "outer.md").write_text(OUTER.replace(" OPTIONS", options))
     told = folder.dsa("run", "outer.md", "two cats", code=2)
     assert said in told.lower() or said in told
@@ -217,7 +217,7 @@ def test_what_cannot_be_is_said_before_anything_runs(folder, options, said):
     assert not (folder.path / "called.txt").exists()
 
 
-def test_a_machine_is_no_part_of_itself(folder):
+def test_machine_cannot_be_part_of_itself(folder):
     itself = OUTER.replace("OPTIONS", "").replace("# tale", "# tail").replace("work/inner.md", "inner.md")
     (folder.path / "work" / "inner.md").write_text(itself)
     told = folder.dsa("run", "outer.md", "two cats", code=2)
@@ -242,7 +242,7 @@ def test_each_fault_of_a_part_names_its_document_and_its_line(folder):
     assert "<text>" not in "".join(told)
 
 
-def test_a_machine_within_is_named_from_the_folder_of_the_one_around_it(folder, tmp_path_factory):
+def test_inner_machine_is_found_relative_to_the_outer_document(folder, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "work").mkdir()
     (elsewhere / "work" / "inner.md").write_text("# decoy\n")

@@ -15,7 +15,7 @@ def run(*arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("options", "findings"), [((), "1 warning"), (("--steps",), "0 warnings")], ids=["rows", "steps"]
 )
-def test_starter_is_a_machine(options: tuple[str, ...], findings: str, tmp_path: Path, monkeypatch):
+def test_starter_document_is_a_valid_machine(options: tuple[str, ...], findings: str, tmp_path: Path, monkeypatch):
     """The starter of rows has rows that no scenario takes yet, and a warning says so."""
     monkeypatch.chdir(tmp_path)
     assert run("new", *options, "review").exit_code == 0
@@ -24,7 +24,7 @@ def test_starter_is_a_machine(options: tuple[str, ...], findings: str, tmp_path:
     assert findings in checked.output
 
 
-def test_starter_replaces_no_file(tmp_path: Path, monkeypatch):
+def test_starter_document_replaces_no_file(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("review.md").write_text("mine", encoding="utf-8")
     assert run("new", "review").exit_code == 2

@@ -1,4 +1,4 @@
-"""Secrets that come in from every side, with the real program and real servers: none gets into anything that runs leave."""
+"""Secrets from every source, with the real program and real servers: none gets into anything that runs leave."""
 
 import http.server
 import json
@@ -17,7 +17,7 @@ from secret_places import places, written
 
 from dsa.runtime.ledger import dump_line
 
-#: One with everything that has to be written otherwise somewhere, one that is known by its shape alone, one that somebody names.
+#: A secret with every character that some format escapes, one that is recognized by its form alone, one that is named by an option.
 AWKWARD = "Zq9/\"pä\\ss\n'w+rd~X7 ?=&"
 SHAPED = "sk-proj-Q7vX0123456789abcdefZZZZ"
 NAMED = "opensesame"
@@ -146,7 +146,7 @@ effects = {"tell": tell, "escalate_to_user": escalate_to_user}
 
 @contextmanager
 def listening(answer, kind="application/json"):
-    """A real server; gives its address and all bodies that it was sent."""
+    """Run a real server; yield its address and the list of all bodies that it receives."""
     bodies = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -174,7 +174,7 @@ def listening(answer, kind="application/json"):
 
 @pytest.fixture
 def world(tmp_path):
-    """Run the program where a document, its bindings and a collector of traces are; keep all that comes out."""
+    """Run the program with a document, its bindings and a collector of traces; keep all of its output."""
     (tmp_path / "leaks.md").write_text(DOCUMENT)
     (tmp_path / "bindings.py").write_text(BINDINGS)
     with listening(b"", "application/x-protobuf") as (collector, traces):
@@ -195,15 +195,15 @@ def world(tmp_path):
             assert done.returncode in codes, done.stderr.decode()
             assert b'dsa/cli/main.py"' not in done.stderr, (
                 done.stderr.decode()
-            )  # a crash of ours; tracebacks of users' code are logged
+            )  # a crash of the program; tracebacks of users' code are logged
             return done.stdout.decode(), done.stderr.decode()
 
         run.folder, run.outputs, run.traces = tmp_path, outputs, traces
         yield run
 
 
-def kept(world):
-    """Where any secret stands."""
+def leaks(world):
+    """Return the places that contain a secret."""
     pairs = [
         (f"{name} {n}", getattr(done, name)) for n, done in enumerate(world.outputs) for name in ("stdout", "stderr")
     ]
@@ -216,7 +216,7 @@ def ledger(world):
     return [json.loads(dump_line(entry)) for entry in ledger_of(folder)]
 
 
-def test_what_models_guards_policies_and_people_say_is_kept_without_secrets(world):
+def test_texts_of_models_guards_policies_and_people_are_stored_without_secrets(world):
     _, told = world("run", "leaks.md", f"make it with {AWKWARD} and {SHAPED}", "--log", "debug")
     assert "note: the specification has a secret in it" in told
     assert "asking with [secret AWKWARD_KEY] [secret openai-key] [secret WORD]" in told
@@ -237,11 +237,11 @@ def test_what_models_guards_policies_and_people_say_is_kept_without_secrets(worl
     world("show", "last", "--json")
     world("show", "last", "--jsonl")
     world("show", "last", "--provenance")
-    assert kept(world) == []
+    assert leaks(world) == []
 
 
-def test_a_text_with_a_secret_waits_for_a_person_who_is_told(world):
-    """Its model never mends it: three attempts, all kept without it; a person amends it, then approves it all the same."""
+def test_text_with_a_secret_waits_for_a_person_who_sees_a_note(world):
+    """The model repeats the secret in all attempts, which are stored without it; a person amends the text with the secret again, then approves it."""
     (world.folder / "mine.py").write_text(BINDINGS.replace("== 1 else", "== 9 else"))
     told, _ = world("run", "leaks.md", "make it", "--with", "mine.py", codes=(3,))
     assert re.search(r"^redacted  g 3 had AWKWARD_KEY, WORD, openai-key: it is kept", told, re.MULTILINE)
@@ -258,27 +258,27 @@ def test_a_text_with_a_secret_waits_for_a_person_who_is_told(world):
         entry for entry in ledger(world) if entry["kind"] == "verdict" and entry["judgements"][0]["guard"] == "g"
     ]
     assert {said["outcome"] for entry in verdicts for said in entry["judgements"]} == {"failed"}
-    assert kept(world) == []
+    assert leaks(world) == []
 
 
 @pytest.mark.parametrize("specification", ["fail", f"fail with {AWKWARD}"])
-def test_what_a_provider_raises_is_kept_without_secrets(world, specification):
+def test_error_of_a_provider_is_stored_without_secrets(world, specification):
     told, _ = world("run", "leaks.md", specification, codes=(1,))
     assert "stopped: query_llm (line " in told
     assert "401 for https://" in told
     world("runs")
     world("resume", "last", "--json", codes=(1,))
-    assert kept(world) == []
+    assert leaks(world) == []
 
 
-def test_what_a_guard_raises_is_kept_without_secrets(world):
+def test_error_of_a_guard_is_stored_without_secrets(world):
     (world.folder / "mine.py").write_text(BINDINGS.replace("clean", "break"))
     told, _ = world("run", "leaks.md", "make it", "--with", "mine.py", "--log", "error", codes=(1,))
     assert "the guard broke over" in told
-    assert kept(world) == []
+    assert leaks(world) == []
 
 
-def test_an_answer_that_a_person_gives_is_kept_without_secrets(world):
+def test_answer_of_a_person_is_stored_without_secrets(world):
     (world.folder / "mine.py").write_text(BINDINGS.replace("tried.append(1)", "os.kill(os.getpid(), 9)"))
     world("run", "leaks.md", "make it", "--with", "mine.py", codes=(-9,))
     told, _ = world("resume", "last", codes=(3,))
@@ -286,11 +286,11 @@ def test_an_answer_that_a_person_gives_is_kept_without_secrets(world):
     told, noted = world("send", "last", "told", AWKWARD, "--answers", key, "--otel")
     assert "note: what is sent has a secret in it" in noted
     assert ledger(world)[-1]["kind"] in {"row", "result"}
-    assert kept(world) == []
+    assert leaks(world) == []
 
 
-def test_a_model_behind_a_real_server_is_kept_without_secrets(world):
-    if find_spec("litellm") is None:  # to import it takes seconds
+def test_exchange_with_a_real_model_server_is_stored_without_secrets(world):
+    if find_spec("litellm") is None:  # importing it takes seconds
         pytest.skip("the extra `llm` is not installed")
     content = f"```\nkey = {SHAPED!r}  # {NAMED}\n```"
     answer = {
@@ -307,10 +307,10 @@ def test_a_model_behind_a_real_server_is_kept_without_secrets(world):
     assert all("[secret WORD]" in prompt and NAMED not in prompt and SHAPED not in prompt for prompt in prompts)
     artifacts = [entry for entry in ledger(world) if entry["kind"] == "artifact"]
     assert {(entry["model"], entry["response_model"]) for entry in artifacts} == {("openai/tiny", "tiny-1")}
-    assert kept(world) == []
+    assert leaks(world) == []
 
 
-def test_a_run_of_a_policy_is_kept_without_secrets(world):
+def test_run_of_a_policy_is_stored_without_secrets(world):
     (world.folder / "mine.py").write_text(
         BINDINGS
         + """
@@ -328,12 +328,12 @@ async def search(action, context):
     world("show", "last")
     world("resume", "last", codes=(1,))
     assert world.traces
-    assert kept(world) == []
+    assert leaks(world) == []
 
 
-def test_a_document_with_a_secret_in_it_is_not_run(world):
+def test_document_with_a_secret_in_it_is_not_run(world):
     (world.folder / "leaks.md").write_text(DOCUMENT.replace("# leaks\n", f"# leaks\n\nThe key is {SHAPED}.\n"))
     _, told = world("run", "leaks.md", "make it", codes=(2,))
     assert "line 3 of the document has the secret openai-key in it" in told
     world("run", "leaks.md", "make it", "--not-secret", "openai-key", "--quiet", SHAPED="nothing-secret")
-    assert [where for where, _ in kept(world) if "machine.md" in where], "now it is none"
+    assert [where for where, _ in leaks(world) if "machine.md" in where], "it does not count as a secret now"

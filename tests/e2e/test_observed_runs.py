@@ -1,4 +1,4 @@
-"""Runs that are watched, with the real program: log lines, and traces at a real collector, over both lives of a run that was killed."""
+"""Observed runs, with the real program: log lines, and traces at a real collector, before and after a run was killed."""
 
 import http.server
 import json
@@ -36,7 +36,7 @@ SCRIPT = "```\ndef add(a, b): return a + b\n```\n"
 
 @pytest.fixture
 def dsa(dsa, tmp_path, monkeypatch):
-    """Run the program with a model and replies, and without variables that name a collector."""
+    """Run the program with a model and replies, without variables that name a collector."""
     for name in [each for each in os.environ if each.startswith("OTEL_")]:
         monkeypatch.delenv(name)
     (tmp_path / "mine.py").write_text(MODEL)
@@ -44,9 +44,9 @@ def dsa(dsa, tmp_path, monkeypatch):
     return dsa
 
 
-def test_both_lives_of_a_killed_run_are_one_trace(dsa, tmp_path):
+def test_killed_run_and_its_resumption_are_one_trace(dsa, tmp_path):
     with collector() as (collected, address):
-        # what is finished is sent every few milliseconds, so that a kill leaves something
+        # finished spans are sent every few milliseconds, so that some arrive before the kill
         where = {"OTEL_EXPORTER_OTLP_ENDPOINT": address, "OTEL_BSP_SCHEDULE_DELAY": "1", "OTEL_SERVICE_NAME": "katas"}
         assert dsa("run", "dual_state", "--with", "mine.py", **where).returncode == -signal.SIGKILL
         done = dsa("resume", "last", **where)
@@ -77,7 +77,7 @@ def test_both_lives_of_a_killed_run_are_one_trace(dsa, tmp_path):
     assert resources == {"katas"}
 
 
-def test_a_collector_that_is_not_there_changes_nothing_but_one_line(dsa):
+def test_missing_collector_only_adds_one_line_of_output(dsa):
     server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     server.server_close()
     nowhere = f"http://127.0.0.1:{server.server_port}"
@@ -88,7 +88,7 @@ def test_a_collector_that_is_not_there_changes_nothing_but_one_line(dsa):
     assert re.fullmatch(r"telemetry: (\d+) of \1 spans were not delivered: .*\n", done.stderr)
 
 
-def test_opentelemetry_is_not_even_imported_when_nobody_asks(dsa, tmp_path):
+def test_opentelemetry_is_not_imported_unless_requested(dsa, tmp_path):
     (tmp_path / "opentelemetry").mkdir()
     (tmp_path / "opentelemetry" / "__init__.py").write_text("raise ImportError('not here')")
     path = {"PYTHONPATH": str(tmp_path)}
@@ -119,7 +119,7 @@ def test_log_lines_go_to_standard_error_and_the_result_to_standard_output(dsa):
     assert dsa("run", "dual_state", "--log", "loud").returncode == 2
 
 
-def test_a_run_goes_on_with_the_secrets_that_were_chosen_at_its_start(dsa, tmp_path):
+def test_resumed_run_uses_the_secrets_chosen_at_its_start(dsa, tmp_path):
     (tmp_path / "replies.md").write_text("```\ndef add(a, b): return 'TICKET-12'\n```\n")
     chosen = ("--secret", "WORD", "--secret-pattern", "TICKET-[0-9]+", "--not-secret", "MY_KEY")
     world = {"WORD": "opensesame", "MY_KEY": "no-secret-at-all"}
@@ -140,7 +140,7 @@ def test_a_run_goes_on_with_the_secrets_that_were_chosen_at_its_start(dsa, tmp_p
     (("--secret", "WORD"), "the value of WORD has 3 characters"),
     (("--secret-pattern", "("), "'(' is not a valid regular expression"),
 ])  # fmt: skip
-def test_what_cannot_be_a_secret_is_told_before_anything_runs(dsa, tmp_path, arguments, said):
+def test_invalid_secret_is_reported_before_anything_runs(dsa, tmp_path, arguments, said):
     done = dsa("run", "dual_state", "--model", "scripted:replies.md", *arguments, WORD="abc")
     assert done.returncode == 2
     assert said in done.stderr

@@ -1,4 +1,4 @@
-"""The percept tables of dual_state, run for real with the real guard; the model alone follows a list of texts."""
+"""The percept tables of dual_state, run with the real guard; only the model follows a list of texts."""
 
 import ast
 
@@ -21,7 +21,7 @@ GOOD, BAD, AWFUL = "def add(a, b):\n    return a + b\n", "def add(a, b):\n    re
 
 
 class NoSystem(GuardInterface):
-    """Fatal for code that imports os; else what the other guard says (table 3.5)."""
+    """A guard that is fatal for code that imports os, and otherwise gives the verdict of the other guard (table 3.5)."""
 
     def __init__(self, guard):
         self.guard = guard
@@ -107,12 +107,12 @@ def test_table_3_5_fatal_escalation():
     assert rest.run.sigma == {"satisfied": False}
 
 
-def test_no_retry_at_all():
+def test_run_without_retries_fails_after_one_attempt():
     rest, _, _ = dual_state([BAD, GOOD], rmax=0)
     assert (rest.run.outcome, rest.run.step("g").attempts) == ("failed", 1)
 
 
-def test_code_that_no_guard_can_read_is_rejected_not_a_crash():
+def test_guard_that_raises_on_unreadable_code_stops_the_run():
     rest, _, _ = dual_state(["def add(a, b: return", GOOD])
     assert rest.kind == "stopped", "the guard of this test raises on it"
     assert rest.failure.what == "execute_guard"

@@ -1,7 +1,7 @@
-"""What a person answers to an escalation, through `dsa send`, with the process killed in the middle of what follows, and resumed.
+"""Answers of a person to an escalation, through `dsa send`, with the process killed in the middle of the effects that follow, and resumed.
 
-A fatal verdict has escalated the first step of the shipped workflow. Whatever the person says, the process that hears it is killed while it
-does what the answer asks for; another one finishes the run. What generator and guard were asked stands in a file that they sync themselves.
+A fatal verdict has escalated the first step of the shipped workflow. The process that receives the answer is killed while it
+performs the effects of the answer; another one finishes the run. Generator and guard record their calls in a file that they sync themselves.
 """
 
 import json
@@ -21,7 +21,7 @@ from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, RowEntry
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 
-#: Gives texts by step and attempt; one that says `awful` is fatal. Who finds a file `hold` says so and waits to be killed.
+#: Generates texts by step and attempt; a text with `awful` is fatal. A call that finds a file `hold` prints so and waits to be killed.
 MINE = """
 import os, threading
 from pathlib import Path
@@ -69,7 +69,7 @@ effects = {"reply_failure": reply_failure}
 
 
 class World:
-    """A folder with a run that waits for a person, and the program to go on with it."""
+    """A folder with a run that waits for a person, and the program to continue it."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -91,7 +91,7 @@ class World:
         return (self.folder / "called.txt").read_text().splitlines()
 
     def killed_after(self, *arguments):
-        """Send what a person says, and kill the process while it does what follows."""
+        """Send the answer of a person, and kill the process during the effects that follow."""
         (self.folder / "hold").touch()
         with subprocess.Popen([*PROGRAM, *arguments], cwd=self.folder, stdout=subprocess.DEVNULL) as process:
             end = time.monotonic() + 60
@@ -112,7 +112,7 @@ class World:
         return open_artifacts(self.folder / ".dsa", run).get_artifact(artifact_id).content
 
 
-#: Each answer: what is sent, what is done again after the kill, how the run ends, what the first step came to.
+#: Each answer: the sent words, the calls repeated after the kill, the later calls, the outcome of the run, and the text accepted for the first step.
 WRITTEN = "written by hand"
 GOOD_IMPL = ["generate g_impl with (test: {tests}) after ()", "judge good g_impl"]
 ANSWERS = {
@@ -142,7 +142,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("event", ANSWERS)
-def test_an_answer_survives_its_process(tmp_path, event):
+def test_answer_survives_a_killed_process(tmp_path, event):
     sent, again, after, outcome, tests = ANSWERS[event]
     world = World(tmp_path)
     world.killed_after("send", "last", *sent)
@@ -169,7 +169,7 @@ def test_an_answer_survives_its_process(tmp_path, event):
     world.dsa("replay", "last")
 
 
-def test_an_amended_artifact_is_a_persons(tmp_path):
+def test_amended_artifact_has_the_person_as_author(tmp_path):
     world = World(tmp_path)
     world.killed_after("send", "last", "amended", "--data", json.dumps({"content": WRITTEN}))
     world.dsa("resume", "last")
@@ -181,7 +181,7 @@ def test_an_amended_artifact_is_a_persons(tmp_path):
     assert mine[0].parents == (first.artifact_id,), "it amends what was turned down"
 
 
-def test_an_abort_survives_its_process(tmp_path):
+def test_abort_survives_a_killed_process(tmp_path):
     world = World(tmp_path)
     world.killed_after("send", "last", "aborted")
     assert world.calls_made == [*world.before, "reply_failure"]
@@ -196,14 +196,14 @@ def test_an_abort_survives_its_process(tmp_path):
     world.dsa("replay", "last")
 
 
-def test_an_amendment_may_be_a_plain_text(tmp_path):
+def test_amendment_may_be_plain_text(tmp_path):
     world = World(tmp_path)
     assert "succeeded" in world.dsa("send", "last", "amended", WRITTEN)
     accepted = dict(pair for entry in world.entries if isinstance(entry, RowEntry) for pair in entry.accepted)
     assert world.content(accepted["g_test"]) == WRITTEN
 
 
-def test_an_amendment_without_a_text_is_refused_and_nothing_has_happened(tmp_path):
+def test_amendment_without_text_is_refused_and_changes_nothing(tmp_path):
     world = World(tmp_path)
     before = list(world.entries)
     for data in [(), ("",), ("--data", '{"content": 3}'), ("--data", "3"), ("--data", '{"text": "x"}')]:
@@ -216,7 +216,7 @@ def test_an_amendment_without_a_text_is_refused_and_nothing_has_happened(tmp_pat
     assert "succeeded" in world.dsa("send", "last", "approved")
 
 
-def test_the_person_is_shown_what_to_judge(tmp_path):
+def test_person_is_shown_the_artifact_to_judge(tmp_path):
     done = World(tmp_path).dsa("resume", "last", code=3)
     (place,) = (line.split(maxsplit=2)[2] for line in done.splitlines() if line.startswith("to judge"))
     file, why = place.split(": ", 1)
@@ -225,7 +225,7 @@ def test_the_person_is_shown_what_to_judge(tmp_path):
     assert "\nawful tests\n" in done
 
 
-def test_a_grant_too_many_is_told_and_moves_nothing(tmp_path):
+def test_excess_grant_changes_nothing(tmp_path):
     world = World(tmp_path)
     (tmp_path / "asked").unlink()
     world.dsa("send", "last", "granted", code=3)
@@ -234,7 +234,7 @@ def test_a_grant_too_many_is_told_and_moves_nothing(tmp_path):
     assert world.calls_made == before, "no attempt is made"
 
 
-def test_what_is_no_answer_is_refused_and_the_run_still_waits(tmp_path):
+def test_unknown_answer_is_refused_and_the_run_still_waits(tmp_path):
     world = World(tmp_path)
     done = subprocess.run(
         [*DSA, "send", "last", "aproved"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60

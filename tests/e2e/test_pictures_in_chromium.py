@@ -1,4 +1,4 @@
-"""Pictures as a browser shows them: each text stays in its box, whichever font there is."""
+"""Pictures as a browser shows them: each text stays in its box with any font."""
 
 import json
 import re
@@ -17,7 +17,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 FONTS = ["DejaVu Sans", "Liberation Sans"]
 MACHINES = shipped_machines()
 _TIME_LIMIT_S = 120
-#: Collects what leaves its box: of each node's texts those that are wider than its outline, by more than a rounding.
+#: Collects the texts that leave their box: those wider than the outline of their node, by more than a rounding.
 _MEASURE = """
 const found = [];
 let texts = 0;
@@ -76,7 +76,7 @@ def test_every_text_of_a_shipped_machine_stays_in_its_box(name, rows, font, tmp_
     assert found == []
 
 
-def test_a_text_without_a_length_leaves_its_box_in_a_wide_font(tmp_path):
-    """What the lengths are for; and that this test would notice."""
+def test_text_without_a_length_leaves_its_box_in_a_wide_font(tmp_path):
+    """This shows why lengths are set, and that the test above would notice a missing one."""
     picture = re.sub(r' textLength="[^"]*"', "", svg(dot(MACHINES["chat"])))
     assert "working.data_fetching" in leaving(picture, "DejaVu Sans", tmp_path)[1]

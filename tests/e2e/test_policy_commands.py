@@ -1,4 +1,4 @@
-"""Runs of policies from the command line, with real processes: killed, interrupted, held, and gone on with."""
+"""Runs of policies from the command line, with real processes: killed, interrupted, held, and continued."""
 
 import json
 import re
@@ -14,8 +14,8 @@ from dsa.runtime.ledger import CallEntry, CallResultEntry
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 
-#: The shipped policies, each of which writes down that it is performed before it is; the process ends where KILL says, before or after.
-#: Before it ends it waits once, as a policy does that asks a service.
+#: The shipped policies, each of which records its call before it runs; the process is killed before or after the call that KILL names.
+#: Before that it yields to the event loop once, like a policy that waits for a service.
 COUNTED = """
 import asyncio
 import os
@@ -87,7 +87,7 @@ def performed(folder):
     return (folder / "done.txt").read_text().splitlines()
 
 
-def test_seed_004_from_the_command_line(dsa, tmp_path):
+def test_seed_004_runs_from_the_command_line(dsa, tmp_path):
     done = dsa(*ASK)
     assert done.returncode == 0, done.stderr
     assert "\nsucceeded\n\nPython 3.13 was released (news.md:3).\n" in done.stdout
@@ -105,7 +105,7 @@ def test_seed_004_from_the_command_line(dsa, tmp_path):
 
 
 @pytest.mark.parametrize("where", [f"{when} {call}" for call in FLOW for when in ("before", "after")])
-def test_a_killed_run_goes_on_and_no_recorded_call_is_performed_again(dsa, tmp_path, where):
+def test_killed_run_continues_without_repeating_recorded_calls(dsa, tmp_path, where):
     done = dsa(*ASK, "--with", "counted.py", KILL=where)
     assert done.returncode == -signal.SIGKILL
     call = where.partition(" ")[2]
@@ -115,7 +115,7 @@ def test_a_killed_run_goes_on_and_no_recorded_call_is_performed_again(dsa, tmp_p
     assert re.search("  policy +performing +cut off +search_agent: What is", dsa("runs").stdout, re.MULTILINE)
     told = dsa("show", "last").stdout
     assert f"to do  {policy} 1/1/{path}, which was under way: it is performed again\n" in told
-    (tmp_path / "news" / "news.md").write_text("Python 4 was released.\n")  # what is recorded is not looked up again
+    (tmp_path / "news" / "news.md").write_text("Python 4 was released.\n")  # recorded results are not searched again
 
     done = dsa("resume", "last")
     assert done.returncode == 0, done.stderr
@@ -134,7 +134,7 @@ def test_a_killed_run_goes_on_and_no_recorded_call_is_performed_again(dsa, tmp_p
     assert performed(tmp_path) == [*FLOW[: at + 1], *FLOW[at:]], "nothing is performed by a replay"
 
 
-def test_an_interrupted_run_says_how_to_go_on(dsa, tmp_path):
+def test_interrupted_run_says_how_to_continue(dsa, tmp_path):
     done = dsa(*ASK, "--with", "counted.py", KILL="before web_search_policy 1.1.1.2", SIGNAL="SIGINT")
     assert done.returncode == 130
     (run,) = (path.name for path in (tmp_path / ".dsa").glob("*-policy-*"))
@@ -142,7 +142,7 @@ def test_an_interrupted_run_says_how_to_go_on(dsa, tmp_path):
     assert dsa("resume", run).returncode == 0
 
 
-def test_a_changed_policy_is_a_sentence_and_no_answer(dsa, tmp_path):
+def test_changed_policy_is_reported_in_a_sentence_without_an_answer(dsa, tmp_path):
     assert dsa(*ASK, "--with", "counted.py", KILL="before llm_policy 1.1.1.3").returncode == -signal.SIGKILL
     text = (tmp_path / "counted.py").read_text()
     changed = (
@@ -183,7 +183,7 @@ async def hold(action, context):
 """
 
 
-def test_a_run_that_another_process_holds_is_refused_until_it_is_taken(dsa, tmp_path):
+def test_run_held_by_another_process_is_refused_until_taken_over(dsa, tmp_path):
     (tmp_path / "held.py").write_text(HELD)
     with subprocess.Popen(
         [*PROGRAM, "run", "--policy", "hold", "x", "--with", "held.py", "--quiet"],
@@ -210,7 +210,7 @@ def test_a_run_that_another_process_holds_is_refused_until_it_is_taken(dsa, tmp_
     assert json.loads(dsa("resume", "last", "--json").stdout)["answer"] == "tea"
 
 
-# -- in the effect of a machine -----------------------------------------------------------------------------------------
+# -- policies in the effect of a machine --------------------------------------------------------------------------------------
 
 MACHINE = """# clerk
 
@@ -255,7 +255,7 @@ WITHIN = [call.replace(" 1.1", " 1") for call in FLOW]
 
 
 @pytest.mark.parametrize("where", ["before web_search_policy 1.1.2", "after llm_policy 1.1.3"])
-def test_a_killed_effect_repeats_no_call_that_has_a_result(dsa, tmp_path, where):
+def test_killed_effect_repeats_no_call_that_has_a_result(dsa, tmp_path, where):
     (tmp_path / "clerk.md").write_text(MACHINE)
     (tmp_path / "bindings.py").write_text(BINDINGS)
     assert dsa("run", "clerk.md", "--model", "scripted:script.md").returncode == 3
@@ -282,7 +282,7 @@ def test_a_killed_effect_repeats_no_call_that_has_a_result(dsa, tmp_path, where)
 # -- the same text again ------------------------------------------------------------------------------------------------
 
 
-def test_a_generator_that_says_the_same_three_times_has_three_attempts_and_none_is_its_own_ancestor(dsa, tmp_path):
+def test_same_text_three_times_makes_three_attempts_without_ancestor_loops(dsa, tmp_path):
     reply = "```python\ndef add(a, b):\n    return a - b\n```\n"
     (tmp_path / "same.md").write_text("\n".join([reply] * 3))
     done = dsa("run", "dual_state", "add", "--param", "rmax=2", "--model", "scripted:same.md", "--json")

@@ -1,4 +1,4 @@
-"""Events for a run that another process has: they go to its inbox, and their sender is told what became of them."""
+"""Events for a run that another process holds: they go to its inbox, and their sender gets their outcome."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ TALK = """# talk
 | asking  | approved |         | closing |
 | closing | heard    |         | granted |
 """
-#: The effect ends when its process is told so; `deaf` keeps the process from hearing anything else meanwhile.
+#: The effect ends when its process reads a line; `deaf` blocks the event loop of the process until then.
 BINDINGS = """
 import asyncio, dsa
 
@@ -64,7 +64,7 @@ effects = {"listen": POLICY}
 
 @pytest.fixture
 def held(tmp_path):
-    """Begin a run in another process, which has it in the middle of an effect."""
+    """Start a run in another process, which holds it in the middle of an effect."""
     processes = []
 
     def begin(policy):
@@ -125,7 +125,7 @@ def test_event_that_holder_does_not_take_waits_in_inbox(held, send, tmp_path):
     with open_runs(tmp_path / ".dsa") as runs:
         assert runs.delivery(told["posted"]) is None
     ended = json.loads(holder.communicate("now\n", timeout=60)[0])
-    assert (ended["run"], ended["state"]) == (told["run"], "closing")  # the first one was taken when it came to it
+    assert (ended["run"], ended["state"]) == (told["run"], "closing")  # the first event was taken when its turn came
     with open_runs(tmp_path / ".dsa") as runs:
         assert runs.delivery(told["posted"]).reason == "late"
 
@@ -170,7 +170,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.full)])
-def test_of_two_processes_that_answer_one_question_at_once_one_is_taken_and_one_is_late(tmp_path, count):
+def test_one_of_two_simultaneous_answers_is_taken_and_the_other_is_late(tmp_path, count):
     (tmp_path / "twice.md").write_text(TWICE, encoding="utf-8")
 
     async def begun():
@@ -222,8 +222,8 @@ effects = {"listen": listen}
 
 
 @pytest.mark.parametrize(("count", "times"), [(20, 2), pytest.param(25, 16, marks=pytest.mark.full)])
-def test_a_holder_that_is_killed_while_messages_come_loses_none_and_takes_none_twice(tmp_path, count, times):
-    """Killed at any moment between a message's posting and the commit that takes it; another process goes on with what is left."""
+def test_holder_killed_while_messages_arrive_loses_none_and_takes_none_twice(tmp_path, count, times):
+    """The holder is killed at any moment between the posting of a message and the commit that takes it; another process continues."""
     (tmp_path / "talk.md").write_text(TALK, encoding="utf-8")
     (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
     chance, posted, taken_before = random.Random(count), {}, 0

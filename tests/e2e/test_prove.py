@@ -1,4 +1,4 @@
-"""`dsa prove` as a user runs it: what it prints, what it exits with."""
+"""`dsa prove` as a user runs it: its output and exit codes."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def dsa(*arguments: str, before: str = "pass") -> subprocess.CompletedProcess[st
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
 
 
-def test_a_shipped_machine_is_proved() -> None:
+def test_shipped_machine_is_proved() -> None:
     done = dsa("prove", "dual_state")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -41,13 +41,13 @@ def test_a_shipped_machine_is_proved() -> None:
     assert re.search(r"dual_state: 13 PROVED, for all values of rmax, in \d+\.\d\d s$", done.stdout.strip())
 
 
-def test_the_table_is_aligned() -> None:
+def test_table_is_aligned() -> None:
     lines = [line for line in dsa("prove", "dual_state").stdout.splitlines() if line.startswith("PROVED")]
     assert len({line.index(" ms") for line in lines}) == 1
     assert len({re.search(r"  (row by row|by induction|rank)", line).start() for line in lines}) == 1  # type: ignore[union-attr]  # it is there
 
 
-def test_a_fault_exits_with_1_and_shows_the_trace(tmp_path: Path) -> None:
+def test_fault_exits_with_1_and_shows_the_trace(tmp_path: Path) -> None:
     (tmp_path / "wrong.md").write_text(WRONG)
     done = dsa("prove", str(tmp_path / "wrong.md"))
     assert done.returncode == 1
@@ -69,7 +69,7 @@ def test_json_has_verdicts_evidence_and_traces(tmp_path: Path) -> None:
     ]
 
 
-def test_what_cannot_be_read_exits_with_2(tmp_path: Path) -> None:
+def test_unreadable_document_exits_with_2(tmp_path: Path) -> None:
     missing = dsa("prove", str(tmp_path / "nothing.md"))
     assert missing.returncode == 2
     assert "Traceback" not in missing.stderr
@@ -80,7 +80,7 @@ def test_what_cannot_be_read_exits_with_2(tmp_path: Path) -> None:
     assert "Traceback" not in bad.stderr
 
 
-def test_without_z3_one_sentence_says_what_to_install() -> None:
+def test_missing_z3_is_reported_with_what_to_install() -> None:
     done = dsa("prove", "dual_state", before="sys.modules['z3'] = None")
     assert done.returncode == 2
     assert done.stderr.strip() == "proofs need z3: pip install '.[prove]' (in a clone of dual-state-agents)"
@@ -107,7 +107,7 @@ GOES_ON = """# goes_on
 """
 
 
-def test_what_nobody_has_to_prove_is_told_and_no_failure(tmp_path: Path) -> None:
+def test_claims_that_need_no_proof_are_listed_and_do_not_fail(tmp_path: Path) -> None:
     (tmp_path / "on.md").write_text(GOES_ON.replace("- go leads to idle\n", ""))
     done = dsa("prove", str(tmp_path / "on.md"))
     assert done.returncode == 0, done.stdout
@@ -119,7 +119,7 @@ def test_what_nobody_has_to_prove_is_told_and_no_failure(tmp_path: Path) -> None
     assert [proof["for_all_values"] for proof in found["properties"]] == [True, False]
 
 
-def test_a_loop_of_one_step_is_one_step(tmp_path: Path) -> None:
+def test_loop_of_one_step_is_described_as_one_step(tmp_path: Path) -> None:
     (tmp_path / "on.md").write_text(GOES_ON)
     done = dsa("prove", str(tmp_path / "on.md"))
     assert done.returncode == 1

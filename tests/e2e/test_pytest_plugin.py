@@ -1,4 +1,4 @@
-"""A machine in somebody's project: the real pytest finds it, tests it, and says what tests take of it."""
+"""A machine in a user's project: the real pytest collects it, tests it, and reports its coverage."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ TOUR = """
 import dsa
 from dsa.testing import SteppedMachine, play, tour
 
-def test_the_table_does_what_it_says():
+def test_machine_does_what_its_table_says():
     door = dsa.load("gate.md")
     play(door, lambda: SteppedMachine(door), tour(door))
 """
@@ -65,8 +65,10 @@ def project(tmp_path, tmp_path_factory):
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text(text, encoding="utf-8")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {"COLUMNS": "100"}
-        environment["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path_factory.mktemp("temporary"))  # it clears only its own away
-        others = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]  # its plugin imports all of Hypothesis
+        environment["PYTEST_DEBUG_TEMPROOT"] = str(
+            tmp_path_factory.mktemp("temporary")
+        )  # pytest removes only its own old folders
+        others = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]  # the plugin of Hypothesis imports all of it
         command = [sys.executable, "-m", "pytest", "-W", "error", *others, *arguments]
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
@@ -78,7 +80,7 @@ def project(tmp_path, tmp_path_factory):
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]])
-def test_a_machine_is_found_and_tested_and_tests_and_runs_count(project, workers):
+def test_machine_is_collected_and_coverage_counts_tests_and_runs(project, workers):
     files = {
         "door.md": DOOR + CLAIMS,
         "gate.md": DOOR.replace("# door", "# gate"),
@@ -105,7 +107,7 @@ def test_too_little_coverage_fails(project):
     assert "67 % of the rows of door.md are taken, 90 % are required" in printed
 
 
-def test_a_spec_has_its_own_items_and_joins_its_machine(project):
+def test_spec_has_its_own_items_and_counts_for_its_machine(project):
     spec = "# door, checked\n\nMachine: ../door.md\n" + CLAIMS
     printed, code = project({"door.md": DOOR, "specs/door.md": spec}, "-v", "--machine-coverage")
     assert code == 0, printed
@@ -133,8 +135,8 @@ GUARDED = """# guarded
 """
 
 
-def test_what_is_wrong_is_said_with_its_line(project):
-    """Claims that do not hold, errors of a table, and a property that cannot be judged: nobody says how often g passes."""
+def test_faults_are_reported_with_their_lines(project):
+    """Claims that do not hold, errors of a table, and a property that cannot be judged because the odds of g are unknown."""
     wrong = CLAIMS.replace("never open and locked", "never locked").replace("| closed", "| open  ")
     files = {
         "door.md": DOOR + wrong,
@@ -153,7 +155,7 @@ def test_what_is_wrong_is_said_with_its_line(project):
     assert "5 failed, 3 passed" in printed
 
 
-def test_one_fault_fails_one_item_and_what_it_keeps_from_being_judged_is_skipped(project):
+def test_one_fault_fails_one_item_and_skips_what_it_prevents(project):
     claims = CLAIMS.replace("never open and locked", "never locked").split("## Scenario")[0]
     printed, code = project({"door.md": DOOR + "| closed | push  | locked |\n" + claims}, "-rs")
     assert code == 1
@@ -162,7 +164,7 @@ def test_one_fault_fails_one_item_and_what_it_keeps_from_being_judged_is_skipped
     assert "2 failed, 1 skipped" in printed
 
 
-def test_without_the_item_that_fails_what_is_unknown_fails_itself(project):
+def test_unknown_item_fails_if_the_faulty_one_is_not_selected(project):
     door = DOOR + "| closed | push  | locked |\n" + CLAIMS
     printed, code = project({"door.md": door}, "door.md::property: possible locked")
     assert (code, "1 failed" in printed) == (1, True)
@@ -175,7 +177,7 @@ OTHER = {
     "test_it.py": """
 import sys
 
-def test_nothing_of_ours_is_loaded():
+def test_plugin_loads_nothing_else():
     heavy = [name for name in sys.modules if name.startswith("dsa.") and not name.startswith("dsa.testing")]
     assert heavy == []
     assert sorted(name for name in sys.modules if name.startswith("dsa.")) == ["dsa.testing", "dsa.testing.pytest_plugin"]
@@ -188,11 +190,11 @@ def test_other_projects_are_left_alone(project):
     assert (code, "1 passed" in printed) == (0, True), printed
 
 
-def test_it_can_be_left_out(project):
+def test_plugin_can_be_disabled(project):
     printed, _ = project({"door.md": DOOR}, "-p", "no:dsa")
     assert "no tests ran" in printed
 
 
-def test_an_ini_option_turns_it_off(project):
+def test_ini_option_turns_the_plugin_off(project):
     printed, _ = project({"door.md": DOOR, "pytest.ini": "[pytest]\ndsa_machines = false\n"})
     assert "no tests ran" in printed

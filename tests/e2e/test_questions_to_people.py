@@ -1,4 +1,4 @@
-"""Effects whose answers people give: each question has its key as place, answering one leaves the others, and the run holds no process meanwhile."""
+"""Effects that people answer: each question has its key as place, answering one leaves the others open, and no process holds the run meanwhile."""
 
 import asyncio
 import json
@@ -101,7 +101,7 @@ def typed(folder, *words):
     return subprocess.run([*DSA, *words], capture_output=True, text=True, cwd=folder, check=False)
 
 
-def test_it_is_answered_from_the_command_line_by_the_printed_places(folder):
+def test_question_is_answered_from_the_command_line_by_its_printed_place(folder):
     asked = typed(folder, "run", "contract.md", "--data", json.dumps(GO))
     assert asked.returncode == 3
     assert "@PLACE EVENT [DATA]  (legal_no, legal_yes: 1/1; money_no, money_yes: 1/2; remind: 1)" in asked.stdout
@@ -119,7 +119,7 @@ def test_it_is_answered_from_the_command_line_by_the_printed_places(folder):
     assert typed(folder, "send", "last@1", "remind").returncode == 3
     assert (
         typed(folder, "send", "last@1/2", "money_yes", "--data", '{"by": "ann"}').returncode == 3
-    )  # reminding has moved no other question
+    )  # the reminder has changed no other question
     late = typed(folder, "send", "last@1/2", "money_no")
     assert late.returncode == 1
     assert "money_no in legal was refused: late (1/2 is not outstanding)" in late.stderr
@@ -128,7 +128,7 @@ def test_it_is_answered_from_the_command_line_by_the_printed_places(folder):
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "done")
 
 
-def test_whom_a_guard_does_not_name_may_not_pay(folder):
+def test_person_not_named_by_the_guard_may_not_pay(folder):
     typed(folder, "run", "contract.md", "--data", json.dumps(GO))
     done = typed(folder, "send", "last@1/2", "money_yes", "--data", '{"by": "bob"}')
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "refused")
@@ -145,7 +145,7 @@ def test_whom_a_guard_does_not_name_may_not_pay(folder):
         (("last", "legl_yes"), "contract has no event 'legl_yes'; did you mean 'legal_yes'?"),
     ],
 )
-def test_what_answers_no_question_is_refused_and_moves_nothing(folder, words, said):
+def test_event_without_a_matching_question_is_refused_and_changes_nothing(folder, words, said):
     typed(folder, "run", "contract.md", "--data", json.dumps(GO))
     done = typed(folder, "send", *words)
     assert done.returncode in {1, 2}
@@ -153,7 +153,7 @@ def test_what_answers_no_question_is_refused_and_moves_nothing(folder, words, sa
     assert json.loads(typed(folder, "show", "last", "--json").stdout)["waits_for"].keys() >= {"legal_yes", "money_yes"}
 
 
-def test_it_is_answered_from_a_program_and_survives_being_taken_up_anywhere(folder):
+def test_question_survives_reopening_and_is_answered_from_a_program(folder):
     async def play():
         async with dsa.open_runs(str(folder / ".dsa")) as runs:
             run = await runs.start(str(folder / "contract.md"), GO, bindings=str(folder / "bindings.py"))
@@ -177,13 +177,13 @@ def test_it_is_answered_from_a_program_and_survives_being_taken_up_anywhere(fold
     assert typed(folder, "runs", "--verify").returncode == 0
 
 
-def test_a_worker_leaves_it_alone_until_its_timer_is_due(folder):
+def test_worker_leaves_a_run_with_open_questions_alone(folder):
     typed(folder, "run", "contract.md", "--data", json.dumps(GO))
     assert typed(folder, "work", "--once").returncode == 0
     assert typed(folder, "show", "last").stdout.count("resumed") == 0
 
 
-def test_nobody_answers_what_a_policy_is_performing(folder):
+def test_effect_that_a_policy_performs_cannot_be_answered_from_outside(folder):
     slow = BINDINGS.replace(
         'return [dsa.question_step("ask_money", "May it be paid?")]', "import asyncio; await asyncio.sleep(3600)"
     )
@@ -203,7 +203,7 @@ def test_nobody_answers_what_a_policy_is_performing(folder):
     assert asyncio.run(asyncio.wait_for(play(), 20)) == "refused"
 
 
-def test_an_answer_on_which_a_guard_breaks_is_refused_to_its_sender_and_the_question_stands(folder):
+def test_answer_that_breaks_a_guard_is_refused_and_the_question_stays_open(folder):
     typed(folder, "run", "contract.md", "--data", json.dumps(GO))
     done = typed(folder, "send", "last@1/2", "money_yes", "--data", '{"bye": "ann"}')
     assert done.returncode == 2

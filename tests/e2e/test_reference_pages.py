@@ -1,6 +1,6 @@
-"""Reference pages: what they take from the code is what the code says now.
+"""Reference pages: their generated sections match the code.
 
-A page has stretches between `<!-- generated: NAME -->` and `<!-- end -->`. UPDATE_GOLDEN=1 writes them anew; the diff is reviewed.
+A generated section lies between `<!-- generated: NAME -->` and `<!-- end -->`. UPDATE_GOLDEN=1 rewrites it; the diff is reviewed.
 """
 
 import ast
@@ -27,7 +27,7 @@ WIDEST = 170
 
 
 def cell(text: str) -> str:
-    """Return a text as it stands in a cell of a Markdown table."""
+    """Return a text escaped for a cell of a Markdown table."""
     code = [
         part.replace("|", r"\|") if at % 2 else re.sub(r"([|*<])", r"\\\1", part)
         for at, part in enumerate(text.split("`"))
@@ -51,7 +51,7 @@ def first_sentence(thing: object) -> str:
 
 
 def findings(code: str) -> Iterator[tuple[str, str]]:
-    """Yield each finding with a code that specs/mistakes shows whole on a page: document and text, the smallest document first."""
+    """Yield each finding with a code in specs/mistakes: document and text, the smallest document first."""
     by_size = sorted(MISTAKES.glob("*.txt"), key=lambda path: (path.with_suffix(".md").stat().st_size, path.name))
     for path in by_size:
         for text in re.split(r"^(?=\S+:\d+:\d+: \w+ DSA)", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
@@ -60,7 +60,7 @@ def findings(code: str) -> Iterator[tuple[str, str]]:
 
 
 def example(code: str) -> str:
-    """Return what the page shows of a code: its meaning, and a finding, one with a hint and short lines if there is one."""
+    """Return the section of a code: its meaning, and a finding, preferably one with a hint and short lines."""
 
     def unfit(finding: tuple[str, str]) -> tuple[bool, bool]:
         return max(map(len, finding[1].splitlines())) > WIDEST, "hint:" not in finding[1]
@@ -82,7 +82,7 @@ def codes() -> str:
 
 
 def parts_of_the_language() -> Iterator[tuple[str, str]]:
-    """Yield each part of specs/table.md by its heading, that of the columns of diagnostics left out."""
+    """Yield each part of specs/table.md by its heading, except the diagnostics."""
     text = (ROOT / "specs" / "table.md").read_text(encoding="utf-8")
     for part in re.split(r"^#{2,3} ", text, flags=re.MULTILINE)[1:]:
         heading, _, body = part.partition("\n")
@@ -130,7 +130,7 @@ def commands() -> str:
         text += "\n\n".join(re.sub(r"([*<])", r"\\\1", " ".join(paragraph.split())) for paragraph in paragraphs)
         text += "\n\n" + table(
             ["option", "does"],
-            # A command that was called by itself before has kept the one name of the option for help that it had there.
+            # A command that was called on its own before still has only the long name of its help option.
             ([f"`{HELP if option == '--help' else option}`", " ".join(does.split())] for option, does in records),
         )
     return text
@@ -140,7 +140,7 @@ def commands() -> str:
 
 
 def members(*classes: type) -> Iterator[tuple[str, str]]:
-    """Yield the public members that classes define themselves, in their order, with their first sentences."""
+    """Yield the public members that classes define themselves, in order, with the first sentences of their docstrings."""
     for cls in classes:
         for name, member in vars(cls).items():
             if name.startswith("_") or not (isinstance(member, property) or inspect.isfunction(member)):
@@ -182,7 +182,7 @@ def public_names(module: str) -> str:
 
 
 def contents_of_module(tree: ast.Module) -> str:
-    """Return the diagnostics that a module reports and the exceptions that it defines, as an end of its line."""
+    """Return the diagnostics that a module reports and the exceptions that it defines, as the end of its line."""
     constants = {
         node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
@@ -233,21 +233,21 @@ PAGES = sorted(
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_generated_stretches_say_what_the_code_says(page: str):
+def test_generated_sections_match_the_code(page: str):
     path = DOCS / page
     text = path.read_text(encoding="utf-8")
     now = STRETCH.sub(lambda found: f"{found[1]}{GENERATED[found[2]]()}{found[3]}", text)
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(now, encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == now, "UPDATE_GOLDEN=1 writes it anew"
+    assert path.read_text(encoding="utf-8") == now, "UPDATE_GOLDEN=1 rewrites it"
 
 
-def test_every_generated_stretch_is_on_a_page():
+def test_every_generated_section_is_on_a_page():
     named = [name for page in PAGES for _, name, _ in STRETCH.findall((DOCS / page).read_text(encoding="utf-8"))]
     assert sorted(named) == sorted(GENERATED)
 
 
-def test_every_diagnostic_has_its_cause_and_its_cure():
+def test_every_diagnostic_has_a_cause_and_a_cure():
     text = (REFERENCE / "diagnostics.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"^### (DSA\d+)\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL))
     assert list(sections) == list(CODES)

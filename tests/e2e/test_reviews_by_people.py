@@ -1,4 +1,4 @@
-"""A guard that asks a person to decide: what people and programs are shown, before the decision and after it."""
+"""A guard that asks a person to decide: the output for people and programs, before and after the decision."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def waiting(tmp_path, monkeypatch) -> tuple[str, Path]:
     return done.output, folder
 
 
-def test_a_run_says_that_it_waits_for_a_review(waiting):
+def test_run_says_that_it_waits_for_a_review(waiting):
     printed, folder = waiting
     lines = printed.splitlines()
     assert [line.split()[3] for line in lines[:2]] == ["rejected", "review"]
@@ -44,21 +44,21 @@ def test_a_run_says_that_it_waits_for_a_review(waiting):
     assert (folder / "code-2-review.py").exists()
 
 
-def test_the_timeline_and_the_provenance_call_it_a_review(waiting):
+def test_timeline_and_provenance_call_the_verdict_a_review(waiting):
     told = dsa("show", "last").output
     assert "code attempt 2: review (code.review): review: A person has to review this." in told
     assert "review  code attempt 2 waits for a person" in told
     assert "review: review: A person has to review this." in dsa("show", "last", "--provenance").output
 
 
-def test_json_calls_it_a_review(waiting):
+def test_json_calls_the_verdict_a_review(waiting):
     found = json.loads(dsa("show", "last", "--json").output)
     assert [each["verdict"] for each in found["attempts"]] == ["failed", "review"]
     assert found["to_judge"].endswith("code-2-review.py: review: A person has to review this.")
 
 
-def test_the_table_reads_a_fatal_verdict(waiting):
-    """A review changes what people are shown, and no row."""
+def test_table_reads_a_review_as_a_fatal_verdict(waiting):
+    """A review changes the output for people, but not the row that is taken."""
     entries = [json.loads(line) for line in dsa("show", "last", "--jsonl").output.splitlines()]
     (said,) = [entry for entry in entries if entry["kind"] == "verdict" and entry["attempt"] == 2]
     assert said["judgements"] == [
@@ -70,7 +70,7 @@ def test_the_table_reads_a_fatal_verdict(waiting):
 @pytest.mark.parametrize(
     ("event", "attempts"), [("approved", ["failed", "review"]), ("rejected", ["failed", "review", "failed"])]
 )
-def test_what_has_been_decided_waits_no_more(waiting, event, attempts):
+def test_decided_review_no_longer_waits(waiting, event, attempts):
     decided = dsa("send", "last", event)
     assert decided.output.splitlines()[-1].startswith("totals"), decided.output
     assert "waiting for review" not in decided.output
@@ -80,7 +80,7 @@ def test_what_has_been_decided_waits_no_more(waiting, event, attempts):
     assert "waits for a person" not in dsa("show", "last").output
 
 
-def test_a_guard_that_is_fatal_for_good_is_shown_as_fatal(tmp_path, monkeypatch):
+def test_fatal_guard_without_a_review_is_shown_as_fatal(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rev.md").write_text(STEPS.replace("review |", "forbidden |"))
     (tmp_path / "replies.md").write_text("```\neval(x)\n```\n")

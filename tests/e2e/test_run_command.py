@@ -1,4 +1,4 @@
-"""`dsa run` and `dsa demo` as people use them; the model alone follows a script."""
+"""`dsa run` and `dsa demo` as people use them; only the model is scripted."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ def directory(tmp_path):
     return only
 
 
-def test_a_run_that_succeeds(invoke, tmp_path):
+def test_successful_run_prints_and_stores_its_attempts_and_result(invoke, tmp_path):
     result = invoke(run, "dual_state", texts=[BAD, GOOD])
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
@@ -56,7 +56,7 @@ def test_a_run_that_succeeds(invoke, tmp_path):
     assert replay(machine, ledger_of(kept)).outcome == "succeeded"
 
 
-def test_a_run_that_exhausts_its_retries(invoke, tmp_path):
+def test_run_that_exhausts_its_retries_fails_without_a_result(invoke, tmp_path):
     result = invoke(run, "dual_state", "--param", "rmax=1", texts=[BAD, BAD, GOOD])
     assert result.exit_code == 1
     assert "failed at g after 2 attempts" in result.output
@@ -75,7 +75,7 @@ Result: first
 """
 
 
-def test_the_final_file_is_the_result_that_the_document_names(invoke, tmp_path):
+def test_final_file_is_the_result_named_by_the_document(invoke, tmp_path):
     (tmp_path / "two.md").write_text(TWO)
     result = invoke(run, "two.md", "two texts", texts=["a = 1\n", "b = 2\n"])
     assert result.exit_code == 0, result.output
@@ -87,7 +87,7 @@ def test_the_final_file_is_the_result_that_the_document_names(invoke, tmp_path):
     }  # fmt: skip
 
 
-def test_a_run_that_fails_keeps_the_steps_that_have_passed_and_has_no_result(invoke, tmp_path):
+def test_failed_run_stores_passed_steps_and_has_no_result(invoke, tmp_path):
     (tmp_path / "two.md").write_text(TWO)
     result = invoke(run, "two.md", "two texts", texts=["a = 1\n", "b = (\n"])
     assert result.exit_code == 1
@@ -113,7 +113,7 @@ guards = {"g": Never(), "g_test": Never(), "tests": Never()}
         ("workflow", "waiting in escalated.g_test for: aborted, amended, approved, granted, rejected"),
     ],
 )
-def test_a_person_is_needed(invoke, tmp_path, machine, said):
+def test_fatal_verdict_needs_a_person(invoke, tmp_path, machine, said):
     (tmp_path / "mine.py").write_text(FATAL)
     result = invoke(run, machine, "add", "--with", "mine.py", texts=[GOOD])
     assert result.exit_code == 3
@@ -121,7 +121,7 @@ def test_a_person_is_needed(invoke, tmp_path, machine, said):
     assert [path.name for path in directory(tmp_path).glob("g*.py")] in (["g-1-fatal.py"], ["g_test-1-fatal.py"])
 
 
-def test_a_model_that_fails_is_one_sentence_and_nothing_is_lost(invoke, tmp_path):
+def test_failing_model_gives_one_sentence_and_loses_nothing(invoke, tmp_path):
     result = invoke(run, "dual_state", texts=[BAD])
     assert result.exit_code == 1
     line = next(row.span.line for row in load("dual_state").transitions if "query_llm" in map(str, row.effects))
@@ -135,7 +135,7 @@ def test_a_model_that_fails_is_one_sentence_and_nothing_is_lost(invoke, tmp_path
     assert isinstance(ledger_of(kept)[-1], ResultEntry)
 
 
-def test_json_is_one_object_and_nothing_else(invoke):
+def test_json_output_is_one_object_and_nothing_else(invoke):
     result = invoke(run, "dual_state", "--json", texts=[BAD, GOOD])
     told = json.loads(result.output)
     assert (told["outcome"], told["exit_code"], told["values"]["satisfied"]) == ("succeeded", 0, True)
@@ -165,8 +165,8 @@ def test_quiet_prints_no_progress(invoke):
         (["broken.md"], "broken.md:1:1: error DSA"),
     ],
 )
-def test_what_cannot_be_read_or_bound_is_a_message_and_exit_2(tmp_path, arguments, said):
-    """Through the real program, since it is `main` that turns errors into messages."""
+def test_unusable_arguments_give_a_message_and_exit_code_2(tmp_path, arguments, said):
+    """This runs the real program, because `main` turns errors into messages."""
     (tmp_path / "broken.md").write_text("nothing here")
     program = [sys.executable, "-c", "from dsa.cli.main import main; main()", "run", *arguments]
     done = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path, check=False)
@@ -176,7 +176,7 @@ def test_what_cannot_be_read_or_bound_is_a_message_and_exit_2(tmp_path, argument
     assert not (tmp_path / ".dsa").exists()
 
 
-def test_what_to_ask_for_follows_from_the_cases():
+def test_default_specification_follows_from_the_cases():
     assert default_specification(load("dual_state")) == "Write Python code so that these calls work: add(2, 3)"
     assert default_specification(load("katas/katas")) == ""
 
@@ -227,7 +227,7 @@ def edit_distance(a, b):
 """
 
 
-def test_the_demo_says_how_each_document_should_end_and_both_do(invoke, tmp_path):
+def test_demo_announces_how_each_document_ends_and_both_do(invoke, tmp_path):
     result = invoke(demo, script=KATAS + WRONG * 3)
     assert result.exit_code == 0, result.output
     assert "this should end: succeeded" in result.output
@@ -238,7 +238,7 @@ def test_the_demo_says_how_each_document_should_end_and_both_do(invoke, tmp_path
     assert len(list(second.glob("*-rejected.py"))) == 3
 
 
-def test_the_demo_is_not_content_with_another_end(invoke):
+def test_demo_fails_if_a_document_ends_differently(invoke):
     result = invoke(demo, script=KATAS + WRONG + RIGHT)
     assert result.exit_code == 1
     assert "announced: failed; it ended: succeeded" in result.output

@@ -1,4 +1,4 @@
-"""`dsa run` where the world is unkind: through the real program, since pipes, signals and encodings are its matter."""
+"""`dsa run` with faults of its environment: the real program with pipes, signals and encodings."""
 
 import json
 import os
@@ -76,25 +76,25 @@ def captured(dsa, *arguments, **more):
 
 SCRIPTED = ("--model", "scripted:script.md")
 FAILING = {
-    "no such file": (["nowhere.md"], 2, "unreadable"),
-    "no file at all": ([], 2, "unreadable"),
-    "no number": (["dual_state", "--seed", "x"], 2, "unreadable"),
-    "no such option": (["dual_state", "--sed", "1"], 2, "unreadable"),
+    "missing file": (["nowhere.md"], 2, "unreadable"),
+    "missing file argument": ([], 2, "unreadable"),
+    "invalid number": (["dual_state", "--seed", "x"], 2, "unreadable"),
+    "unknown option": (["dual_state", "--sed", "1"], 2, "unreadable"),
     "outside its domain": (["dual_state", "--param", "rmax=--5"], 2, "unreadable"),
     "too many digits": (["dual_state", "--param", f"rmax={'9' * 5000}"], 2, "unreadable"),
-    "file in the way": (["dual_state", *SCRIPTED, "--runs", "script.md"], 2, "unreadable"),
+    "file in place of a folder": (["dual_state", *SCRIPTED, "--runs", "script.md"], 2, "unreadable"),
     "empty module": (["dual_state", *SCRIPTED, "--with", ""], 2, "unreadable"),
-    "nothing to ask for": (["workflow", *SCRIPTED], 2, "unreadable"),
-    "blank is nothing": (["workflow", " \n", *SCRIPTED], 2, "unreadable"),
-    "takes no specification": (["examples/jugs", "fill them"], 2, "unreadable"),
-    "bytes that are no text": (["dual_state", b"\xff", *SCRIPTED], 2, "unreadable"),
-    "script at its end": (["katas/katas", *SCRIPTED], 1, "stopped"),
-    "no row for it": (["examples/jugs"], 3, "waiting"),
+    "missing specification": (["workflow", *SCRIPTED], 2, "unreadable"),
+    "blank specification": (["workflow", " \n", *SCRIPTED], 2, "unreadable"),
+    "unexpected specification": (["examples/jugs", "fill them"], 2, "unreadable"),
+    "bytes that are not UTF-8": (["dual_state", b"\xff", *SCRIPTED], 2, "unreadable"),
+    "exhausted script": (["katas/katas", *SCRIPTED], 1, "stopped"),
+    "waiting for an event": (["examples/jugs"], 3, "waiting"),
 }
 
 
 @pytest.mark.parametrize(("arguments", "code", "kind"), FAILING.values(), ids=FAILING)
-def test_json_is_one_object_also_when_nothing_comes_of_it(dsa, arguments, code, kind):
+def test_json_output_is_one_object_even_without_a_result(dsa, arguments, code, kind):
     done = captured(dsa, *arguments, "--json")
     told = json.loads(done.stdout)
     assert (done.returncode, told["exit_code"], told["kind"]) == (code, code, kind)
@@ -104,7 +104,7 @@ def test_json_is_one_object_also_when_nothing_comes_of_it(dsa, arguments, code, 
 
 
 @pytest.mark.parametrize("json_wanted", [False, True])
-def test_ctrl_c_keeps_what_was_done_and_exits_with_130(dsa, tmp_path, json_wanted):
+def test_ctrl_c_stores_finished_work_and_exits_with_130(dsa, tmp_path, json_wanted):
     (tmp_path / "mine.py").write_text(INTERRUPTED)
     done = captured(dsa, "dual_state", "--with", "mine.py", *(["--json"] if json_wanted else []))
     assert done.returncode == 130
@@ -120,7 +120,7 @@ def test_ctrl_c_keeps_what_was_done_and_exits_with_130(dsa, tmp_path, json_wante
 
 @pytest.mark.parametrize(("rmax", "code", "outcome"), [(0, 1, "failed"), (1, 0, "succeeded")])
 @pytest.mark.parametrize("arguments", [[], ["--json"], ["--quiet"]])
-def test_a_reader_that_goes_away_changes_nothing(dsa, tmp_path, arguments, rmax, code, outcome):
+def test_closed_output_pipe_changes_nothing(dsa, tmp_path, arguments, rmax, code, outcome):
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as gone:
@@ -134,7 +134,7 @@ def test_a_reader_that_goes_away_changes_nothing(dsa, tmp_path, arguments, rmax,
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize(("arguments", "codes"), [([], {0: 1, 1: 2}), (["--json"], {0: 1, 1: 2})], ids=["text", "json"])
 @pytest.mark.parametrize("rmax", [0, 1], ids=["failed", "succeeded"])
-def test_what_cannot_be_printed_is_said(dsa, tmp_path, arguments, rmax, codes):
+def test_failure_to_print_is_reported(dsa, tmp_path, arguments, rmax, codes):
     with Path("/dev/full").open("w") as full:
         done = dsa("dual_state", "--param", f"rmax={rmax}", *SCRIPTED, *arguments, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == codes[rmax]
@@ -143,8 +143,8 @@ def test_what_cannot_be_printed_is_said(dsa, tmp_path, arguments, rmax, codes):
     assert (kept / "diagram.svg").exists()
 
 
-def test_without_standard_output_it_runs(dsa, tmp_path):
-    """A shell closes it: `dsa run ... >&-`."""
+def test_run_works_without_standard_output(dsa, tmp_path):
+    """A shell closes standard output: `dsa run ... >&-`."""
     (tmp_path / "script.md").write_text(BAD)
     command = ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, "run", "dual_state", "--param", "rmax=0", *SCRIPTED]
     done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, timeout=120)
@@ -159,8 +159,8 @@ def test_without_standard_output_it_runs(dsa, tmp_path):
     ],
     ids=["chat", "code"],
 )  # fmt: skip
-def test_without_standard_input_nobody_types(tmp_path, arguments, code, told):
-    """A service closes it, as `<&-` does."""
+def test_interactive_commands_work_without_standard_input(tmp_path, arguments, code, told):
+    """A service closes standard input, as `<&-` does."""
     (tmp_path / "t.csv").write_text("a\n1\n")
     (tmp_path / "script.md").write_text("```\nYes.\n```\n")
     call = {"tool_calls": [{"name": "write_file", "arguments": {"path": "a", "content": "b"}}]}
@@ -185,7 +185,7 @@ def test_control_characters_are_shown_as_escapes():
     assert printable("a\tb\nc\x1b[31m\r\x9b\u202e\udfff é ✓") == "a\tb\nc\\x1b[31m\\r\\x9b\\u202e\\udfff é ✓"
 
 
-def test_a_spec_runs_the_machine_that_it_names(dsa, tmp_path):
+def test_spec_runs_the_machine_it_names(dsa, tmp_path):
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "m.md").write_text(read_text(locate("dual_state")))
     (tmp_path / "here" / "bindings.py").write_text("beside = True\nprint('bindings of the machine')\n")
@@ -200,7 +200,7 @@ def test_a_spec_runs_the_machine_that_it_names(dsa, tmp_path):
     assert first.digest == digest(loads(text).at(dict(first.parameters)))
 
 
-def test_runs_at_once_in_one_folder_do_not_meet(dsa, tmp_path):
+def test_simultaneous_runs_in_one_folder_do_not_interfere(dsa, tmp_path):
     folder = tmp_path / "bücher und mehr"
     processes = [
         subprocess.Popen(
@@ -214,7 +214,7 @@ def test_runs_at_once_in_one_folder_do_not_meet(dsa, tmp_path):
     assert outcomes == ["succeeded"] * 3
 
 
-def test_parameters_of_any_form_are_read_or_refused():
+def test_parameters_of_any_form_are_parsed():
     assert parse_parameters(["a=-5", "b = true", "c=--5", "d=٣", "e=1_0"]) == {
         "a": -5, "b": True, "c": "--5", "d": "٣", "e": "1_0",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""`dsa run` with models behind real servers: what was tried, what it took, and what a time limit ends."""
+"""`dsa run` with models behind real servers: retries, tokens and cost, and the effect of a time limit."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ from wire_formats import FORMATS, OPENAI
 from dsa.cli.main import program
 from dsa.runtime.ledger import ArtifactEntry
 
-if find_spec("litellm") is None:  # to import it takes seconds, in each worker
+if find_spec("litellm") is None:  # importing it takes seconds in each worker
     pytest.skip("the extra `llm` is not installed", allow_module_level=True)
 
 GOOD = "```python\ndef add(a, b):\n    return a + b\n```\n"
@@ -75,7 +75,7 @@ def only(ledger, kind, **values):
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=str)
-def test_a_provider_of_each_format_is_run_with(run, form):
+def test_run_works_with_a_provider_of_each_format(run, form):
     with serving(form.whole(BAD), form.whole(GOOD)) as (address, requests):
         result, ledger, _ = run("litellm", f"model = {form.model}; api_base = {address}{form.base}")
     assert result.exit_code == 0, result.output
@@ -87,7 +87,7 @@ def test_a_provider_of_each_format_is_run_with(run, form):
 
 
 @pytest.mark.parametrize("kind", ["litellm", "openai_compatible"])
-def test_tries_stand_in_the_ledger_and_are_shown(run, kind, tmp_path):
+def test_retries_are_recorded_in_the_ledger_and_shown(run, kind, tmp_path):
     refusals = [OPENAI.refusal(429, "slow", "retry-after: 0"), OPENAI.refusal(503, "busy", "retry-after: 0")]
     good = OPENAI.whole(GOOD) if kind == "litellm" else OPENAI.stream(GOOD)
     with serving(*refusals, good) as (address, requests):
@@ -104,7 +104,7 @@ def test_tries_stand_in_the_ledger_and_are_shown(run, kind, tmp_path):
     assert len(requests) == 3
 
 
-def test_a_failed_call_has_taken_nobody_knows_how_much(run):
+def test_tokens_and_cost_of_a_failed_call_are_unknown(run):
     with serving(OPENAI.refusal(401, "no")) as (address, _):
         result, ledger, _ = run("litellm", f"model = openai/mine; api_base = {address}/v1; retries = 3")
     assert result.exit_code == 1
@@ -113,7 +113,7 @@ def test_a_failed_call_has_taken_nobody_knows_how_much(run):
     assert failed.steps[-1]["payload"]["code"] == "authentication"
 
 
-def test_a_prompt_too_long_stops_the_run_before_anything_is_asked(run):
+def test_prompt_that_is_too_long_stops_the_run_before_any_request(run):
     with serving(OPENAI.whole(GOOD)) as (address, requests):
         result, ledger, _ = run("litellm", f"model = openai/mine; api_base = {address}/v1; max_prompt_tokens = 5")
     assert result.exit_code == 1
@@ -123,7 +123,7 @@ def test_a_prompt_too_long_stops_the_run_before_anything_is_asked(run):
     assert requests == []
 
 
-def test_a_prompt_keeps_to_its_budget_attempt_after_attempt(run):
+def test_prompt_stays_within_its_limit_on_every_attempt(run):
     answers = [OPENAI.stream(BAD.replace("a - b", f"a - b - {number}")) for number in range(8)]
     with serving(*answers, OPENAI.stream(GOOD)) as (address, requests):
         result, _, _ = run("openai_compatible", f"model = {address}/v1#mine; max_prompt_tokens = 420")
@@ -136,7 +136,7 @@ def test_a_prompt_keeps_to_its_budget_attempt_after_attempt(run):
 
 
 @pytest.mark.parametrize("kind", ["litellm", "openai_compatible"])
-def test_a_time_limit_ends_the_request_as_well(run, kind):
+def test_time_limit_ends_the_request_as_well(run, kind):
     gone = threading.Event()
 
     def watched(connection):

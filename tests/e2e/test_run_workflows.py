@@ -1,4 +1,4 @@
-"""Workflows run for real: what is handed on, what a person does, and which step is chosen."""
+"""Real runs of workflows: artifacts that are passed on, actions of a person, and the choice of steps."""
 
 import attrs
 import pytest
@@ -21,7 +21,7 @@ GOOD, BAD = "def add(a, b):\n    return a + b\n", "def add(a, b):\n    return a 
 TEST_ADD = "def test_add():\n    assert add(1, 2) == 3, 'one and two'\n"
 
 
-def test_the_workflow_hands_the_test_on_and_keeps_all_attempts():
+def test_workflow_passes_the_test_on_and_keeps_all_attempts():
     machine = load("workflow")
     texts = Texts(["def test_add(:", TEST_ADD, BAD, GOOD])
     bound = bind(machine, path=locate("workflow"), model="local")
@@ -47,7 +47,7 @@ def test_the_workflow_hands_the_test_on_and_keeps_all_attempts():
         ("# pytest tests for add\n", "There is no test in the answer."),
     ],
 )
-def test_the_workflow_spends_no_retry_of_code_on_tests_that_test_nothing(useless, said):
+def test_workflow_spends_no_code_retry_on_useless_tests(useless, said):
     machine = load("workflow")
     texts = Texts([useless, TEST_ADD, GOOD])
     bound = bind(machine, path=locate("workflow"), model="local")
@@ -57,7 +57,7 @@ def test_the_workflow_spends_no_retry_of_code_on_tests_that_test_nothing(useless
     assert texts.calls[1][0].feedback_history[0][1].startswith(said)
 
 
-def test_its_percepts_say_what_the_step_in_progress_uses(tmp_path):
+def test_percepts_show_what_the_step_in_progress_uses(tmp_path):
     (tmp_path / "replies.md").write_text(f"```\n{TEST_ADD}```\n```\n{GOOD}```\n")
     rest = dsa.run("workflow", "add", where=tmp_path / "runs", model=f"scripted:{tmp_path / 'replies.md'}")
     told = CliRunner().invoke(program, ["show", rest.run.run_id, "--percepts", "--runs", str(tmp_path / "runs")]).output
@@ -70,7 +70,7 @@ def test_its_percepts_say_what_the_step_in_progress_uses(tmp_path):
     ]
 
 
-def test_the_feedback_of_a_table_may_name_what_its_prompts_name():
+def test_feedback_template_may_use_the_placeholders_of_prompts():
     machine = loads(
         "# m\n## Steps\n| step | guard | rmax |\n| - | - | - |\n| g | syntax | 1 |\n"
         "## Prompt: g\n### Feedback\n```\nStill {specification}: {feedback}\n```\n"
@@ -89,14 +89,14 @@ def escalated_workflow(*sent, texts):
     return rest, artifacts, generator
 
 
-def test_what_a_person_rejects_is_in_the_history_with_their_words():
+def test_rejected_artifact_is_in_the_history_with_the_persons_words():
     rest, _, generator = escalated_workflow(("rejected", "not like this"), texts=["awful", "good", "good"])
     assert rest.run.outcome == "succeeded"
     context, _ = generator.calls[1]
     assert context.feedback_history == (("awful", ""), ("awful", "not like this"))
 
 
-def test_what_a_person_amends_is_stored_judged_and_used():
+def test_amended_artifact_is_stored_judged_and_used():
     rest, artifacts, generator = escalated_workflow(("amended", {"content": "mine"}), texts=["awful", "good"])
     accepted = artifacts.get_artifact(rest.run.step("g_test").accepted)
     assert (accepted.content, accepted.version) == ("mine", 2)
@@ -106,7 +106,7 @@ def test_what_a_person_amends_is_stored_judged_and_used():
     assert context.dependencies["test"] == accepted
 
 
-def test_what_a_person_approves_is_the_artifact_that_was_escalated():
+def test_approved_artifact_is_the_one_that_was_escalated():
     rest, artifacts, _ = escalated_workflow(("approved", None), texts=["awful", "good"])
     assert artifacts.get_artifact(rest.run.step("g_test").accepted).content == "awful"
 
@@ -133,7 +133,7 @@ Goal: GOAL
         ("polish", ["good", "bad", "good"], "failed"),
     ],
 )
-def test_a_workflow_that_chooses(goal, texts, expected):
+def test_workflow_with_optional_steps_ends_as_expected(goal, texts, expected):
     machine = loads(CHOOSING.replace("GOAL", goal))
     guards = {guard.name: ReadsTheText() for guard in machine.guards}
     rest, _ = drive(machine, Bindings(effects, guards, {"llm": Texts(texts)}), "Psi")

@@ -1,4 +1,4 @@
-"""Several emissions of one effect in real runs: cut off in the middle, answered in every order, asked of people, and shown by their keys."""
+"""Several emissions of one effect in real runs: cut off in the middle, answered in any order, answered by people, and shown by their keys."""
 
 import asyncio
 import json
@@ -69,7 +69,7 @@ MAP = """# map_reduce
 | waiting  | map_one.failed | not pending                     | broken += 1 | reduce            | reducing |
 | reducing | reduced        |                                 |             |                   | done     |
 """
-#: The documents are mapped once all are asked for, in the ORDER given; the last of them ends the process, once, where KILL says so.
+#: The documents are mapped once all are requested, in the order of ORDER; the document KILL kills the process, once.
 BINDINGS = """
 import asyncio, json, os, signal
 from pathlib import Path
@@ -156,7 +156,7 @@ def entries_of(folder):
 KEYS = {1: "2/1", 2: "3/1", 3: "4/1"}
 
 
-#: How many are asked for, and how many of them are performed at a time.
+#: The number of emissions, and how many of them are performed at a time.
 COUNTED = [(2, ""), (3, "2"), pytest.param(2, "2", marks=pytest.mark.full), pytest.param(3, "", marks=pytest.mark.full)]
 
 
@@ -171,7 +171,9 @@ COUNTED = [(2, ""), (3, "2"), pytest.param(2, "2", marks=pytest.mark.full), pyte
     ],
     ids=["retry", "ask retry", "ask answer", "fail"],
 )
-def test_a_run_killed_while_the_last_of_several_is_performed(tmp_path, together, count, doubt, decision, calls):
+def test_run_killed_during_the_last_of_several_emissions_can_be_finished(
+    tmp_path, together, count, doubt, decision, calls
+):
     written(tmp_path, doubt, "actuator" if doubt == "ask" else "sensing", together)
     order = "123"[:count]
     killed = typed(tmp_path, "run", "map.md", "--data", "{}", COUNT=str(count), ORDER=order, KILL=str(count))
@@ -205,7 +207,7 @@ def test_a_run_killed_while_the_last_of_several_is_performed(tmp_path, together,
     assert typed(tmp_path, "replay", "last").returncode == 0
 
 
-def test_answers_in_every_order_lead_to_the_same_prompts_and_verdicts(tmp_path):
+def test_answers_in_any_order_lead_to_the_same_prompts_and_verdicts(tmp_path):
     seen = {}
     for order in map("".join, permutations("123")):
         folder = tmp_path / order
@@ -276,7 +278,7 @@ def asked(tmp_path):
     return tmp_path, done.stdout
 
 
-def test_a_person_names_the_question_where_several_of_one_effect_are_open(asked):
+def test_person_must_name_the_question_if_one_effect_has_several(asked):
     folder, printed = asked
     assert "@PLACE EVENT [DATA]  (again: 1; no, yes: 1/1; no, yes: 1/2)" in printed
     shown = typed(folder, "show", "last").stdout
@@ -292,7 +294,7 @@ def test_a_person_names_the_question_where_several_of_one_effect_are_open(asked)
     assert typed(folder, "send", "last", "no").returncode == 0, "one is left, and need not be named"
 
 
-def test_a_late_answer_of_a_cancelled_question_is_refused_while_another_is_open(asked):
+def test_late_answer_to_a_cancelled_question_is_refused_while_another_is_open(asked):
     folder, _ = asked
     assert typed(folder, "send", "last", "again").returncode == 3
     late = typed(folder, "send", "last@1/2", "yes")
@@ -304,7 +306,7 @@ def test_a_late_answer_of_a_cancelled_question_is_refused_while_another_is_open(
     assert "late (2/2 is not outstanding)" in twice.stderr
 
 
-def test_a_program_names_the_question_too(asked):
+def test_program_must_name_the_question_too(asked):
     folder, _ = asked
 
     async def play():

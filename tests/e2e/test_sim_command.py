@@ -1,4 +1,4 @@
-"""`dsa sim` as somebody calls it: what it prints, what a seed tells, when it fails, and that nothing of it depends on who played."""
+"""`dsa sim` as people call it: its output, the story of a seed, its failures, and results that do not depend on the number of workers."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from simulations import ENDLESS, LETTER
 
-#: A machine that circles a number of times, with a property that does not hold at all of them.
+#: A machine that loops a number of times, with a property that does not hold for every number.
 ROUNDS = """# rounds
 ## Parameters
 | parameter | domain | default |
@@ -55,7 +55,7 @@ def dsa(dsa, tmp_path):
     return partial(dsa, code=0)
 
 
-def test_figures_of_many_seeds(dsa):
+def test_simulation_of_many_seeds_prints_its_figures(dsa):
     done = dsa("sim", "letter.md")
     lines = done.stdout.splitlines()
     assert re.fullmatch(r"letter\.md: 1,000 runs \(seeds 0 to 999\), [\d,]+ rows taken, [\d,]+ processes", lines[0])
@@ -69,7 +69,7 @@ def test_figures_of_many_seeds(dsa):
     assert re.fullmatch(r"\d+\.\d s, [\d,]+ runs a second with \d+ workers\n", done.stderr)
 
 
-def test_nothing_depends_on_who_played(dsa):
+def test_results_do_not_depend_on_the_number_of_workers(dsa):
     said = {dsa("sim", "letter.md", "--seeds", "170", "--workers", workers).stdout for workers in ("1", "2", "5")}
     assert len(said) == 1
     objects = [json.loads(dsa("sim", "letter.md", "--seeds", "170", "--workers", n, "--json").stdout) for n in "12"]
@@ -82,17 +82,17 @@ def test_nothing_depends_on_who_played(dsa):
     assert whole == (first + second) % 2**64
 
 
-def test_the_real_policies_of_a_shipped_machine_run(dsa):
+def test_real_policies_of_a_shipped_machine_run(dsa):
     assert "policies  real ones of advance_state, " in dsa("sim", "dual_state", "--seeds", "30").stdout
     story = dsa("sim", "dual_state", "--seed", "3").stdout
     assert "attempt 1: passed (g.passed)" in story
 
 
-def test_runs_of_policies_are_simulated_with_their_effect_made_up(dsa):
+def test_policy_runs_are_simulated_with_a_made_up_effect(dsa):
     assert "oracles: all 54 kept" in dsa("sim", "policy", "--seeds", "200").stdout
 
 
-def test_a_seed_is_told_as_rows_of_the_table(dsa):
+def test_seed_is_shown_as_rows_of_the_table(dsa):
     told = [dsa("sim", "letter.md", "--seed", "46").stdout for _ in range(2)]
     assert told[0] == told[1]
     lines = told[0].splitlines()
@@ -104,7 +104,7 @@ def test_a_seed_is_told_as_rows_of_the_table(dsa):
     assert lines[-1] == "again: dsa sim letter.md --seed 46"
 
 
-def test_json_of_a_seed_has_its_story(dsa):
+def test_json_of_a_seed_contains_its_story(dsa):
     told = json.loads(dsa("sim", "letter.md", "--seed", "46", "--json").stdout)
     assert told["seeds"] == {"first": 46, "count": 1}
     assert told["coverage"] == {"triples": 120, "hit": 1, "missed": told["coverage"]["missed"]}
@@ -122,7 +122,7 @@ def test_json_of_a_seed_has_its_story(dsa):
     assert len(told["oracles"]) == 54
 
 
-def test_too_few_seeds_do_not_pass_the_gate(dsa):
+def test_too_few_seeds_fail_the_coverage_limit(dsa):
     done = dsa("sim", "letter.md", "--seeds", "40", "--coverage", "100", code=1)
     assert "row x boundary x fault: 40 of 120 triples hit (33.3%, fewer than 100%)" in done.stdout
     assert done.stdout.count("  not hit: line 2") == 20
@@ -133,7 +133,7 @@ def test_too_few_seeds_do_not_pass_the_gate(dsa):
     dsa("sim", "letter.md", "--seeds", "120", "--coverage", "100")
 
 
-def test_what_is_violated_is_shown_as_rows_and_can_be_told_again(dsa):
+def test_violation_is_shown_as_rows_and_can_be_reproduced(dsa):
     done = dsa("sim", "rounds.md", "--seeds", "60", code=1)
     found = re.findall(
         r"^  seed (\d+): the properties of the document hold \(P12\): at most 2 ring \(event 3\)$",
@@ -149,7 +149,7 @@ def test_what_is_violated_is_shown_as_rows_and_can_be_told_again(dsa):
     assert dsa("sim", "rounds.md", "--seed", found[0], code=1).stdout == told
 
 
-def test_at_a_parameter_s_value_and_told_again_at_the_same(dsa):
+def test_violation_at_a_parameter_value_is_reproduced_at_the_same_value(dsa):
     assert "at most = 1 (seeds 0 to 59)" in dsa("sim", "rounds.md", "--param", "most=1", "--seeds", "60").stdout
     done = dsa("sim", "rounds.md", "--param", "most=6", "--seeds", "30", code=1)
     again = re.search(r"^again: dsa (sim rounds\.md --param most=6 --seed \d+)$", done.stdout, re.MULTILINE)
@@ -157,13 +157,13 @@ def test_at_a_parameter_s_value_and_told_again_at_the_same(dsa):
     assert told in done.stdout
 
 
-def test_the_properties_of_a_spec_are_watched(dsa):
+def test_properties_of_a_spec_are_checked(dsa):
     done = dsa("sim", "spec.md", "--seeds", "60", code=1)
     assert "the properties of the document hold (P12): never done (event 2)" in done.stdout
     dsa("sim", "letter.md", "--seeds", "60")
 
 
-def test_a_run_that_never_ends_is_ended(dsa):
+def test_endless_run_is_ended(dsa):
     done = dsa("sim", "endless.md", "--seeds", "120", "--coverage", "100")
     assert "oracles: all 54 kept" in done.stdout
 
@@ -179,19 +179,19 @@ def test_a_run_that_never_ends_is_ended(dsa):
         (("letter.md", "--seeds", "0"), "0 is not in the range"),
     ],
 )
-def test_what_cannot_be_played_is_said_in_words(dsa, arguments, said):
+def test_impossible_simulation_is_refused_with_a_reason(dsa, arguments, said):
     done = dsa("sim", *arguments, code=2)
     assert said in done.stderr
     assert done.stdout == ""
 
 
-def test_a_machine_whose_rows_cannot_be_taken(dsa, tmp_path):
+def test_machine_whose_rows_cannot_be_taken_is_refused(dsa, tmp_path):
     (tmp_path / "still.md").write_text(ROUNDS.replace("| idle | go | |", "| idle | go | most > 9 |"), encoding="utf-8")
     done = dsa("sim", "still.md", code=2)
     assert "still.md: has no row that can be taken: there is nothing to simulate" in done.stderr
 
 
-def test_what_may_be_the_table_s_fault_is_said_to_be(dsa, tmp_path):
+def test_report_says_when_faults_may_come_from_the_table(dsa, tmp_path):
     (tmp_path / "twice.md").write_text(f"{LETTER}| drafting | written | | done |\n", encoding="utf-8")
     done = dsa("sim", "twice.md", "--seeds", "60", code=1)
     assert (

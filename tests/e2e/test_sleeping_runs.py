@@ -1,4 +1,4 @@
-"""Runs that sleep, with real processes: killed with -9, taken up by workers, shown, and a part of another run."""
+"""Runs that sleep, with real processes: killed with -9, continued by workers, and shown."""
 
 import asyncio
 import json
@@ -80,7 +80,7 @@ def typed(*words, code=0):
 
 
 def begin():
-    """Begin a run that sleeps, and return its id."""
+    """Start a run that sleeps, and return its id."""
     run = json.loads(typed("run", "remind.md", "--json", code=3))["run"]
     assert json.loads(typed("send", run, "asked", "--wait", "0s", "--json", code=3))["kind"] == "waiting"
     return run
@@ -99,7 +99,7 @@ def until_due(run):
             time.sleep(0.02)
 
 
-def test_a_run_that_sleeps_is_held_by_nobody_and_says_until_when(write):
+def test_sleeping_run_is_not_held_and_shows_its_end_time(write):
     write("24h", "3d")
     run = begin()
     (line,) = json.loads(typed("runs", "--json"))
@@ -116,7 +116,7 @@ def test_a_run_that_sleeps_is_held_by_nobody_and_says_until_when(write):
     assert "accepted" in typed("send", run, "approved")
 
 
-def test_a_killed_process_does_not_begin_the_time_anew(write):
+def test_killed_process_does_not_restart_the_sleep(write):
     write("2s", "1h")
     run = begin()
     with dsa.open_runs(".dsa") as runs:
@@ -133,7 +133,7 @@ def test_a_killed_process_does_not_begin_the_time_anew(write):
     assert Path("reminded.txt").read_text(encoding="utf-8").splitlines() == [run]
 
 
-def test_a_message_that_was_posted_before_the_end_of_a_sleep_comes_before_it(write):
+def test_message_posted_before_the_end_of_a_sleep_comes_first(write):
     write("24h", "1s")
     in_time, too_late = begin(), begin()
     with dsa.open_runs(".dsa") as runs:
@@ -144,7 +144,7 @@ def test_a_message_that_was_posted_before_the_end_of_a_sleep_comes_before_it(wri
     assert sorted(typed("work", "--once").splitlines()) == sorted([f"{in_time}  accepted", f"{too_late}  refused"])
 
 
-def test_two_workers_of_which_one_is_killed_end_every_sleep_once(write):
+def test_every_sleep_ends_once_even_if_a_worker_is_killed(write):
     write("100ms", "400ms")
 
     async def begun():
@@ -173,7 +173,7 @@ def test_two_workers_of_which_one_is_killed_end_every_sleep_once(write):
             assert (results["1/1"], results["1/2"]) == (1, 1)
 
 
-def test_a_run_waits_on_the_terminal_for_a_sleep_that_is_due_soon(write):
+def test_command_waits_for_a_sleep_that_is_due_soon(write):
     write("100ms", "300ms")
     told = typed("run", "remind.md", code=3)
     run = re.search(r"^run +(\S+)$", told, re.MULTILINE)[1].rpartition("/")[2]

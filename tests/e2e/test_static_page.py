@@ -1,4 +1,4 @@
-"""`dsa draw --format html`: one file that shows what `dsa check` says, and walks where `step` leads, without a server."""
+"""`dsa draw --format html`: one file that shows the results of `dsa check`, and explores the machine as `step` would, without a server."""
 
 import re
 
@@ -24,7 +24,7 @@ def test_page_has_table_verdicts_and_diagram(tmp_path):
     assert "asks < days" in page.text
     assert "Diagram of leave" in [values.get("aria-label") for _, values in page.elements]
     addresses = [values[name] for _, values in page.elements for name in ("href", "src", "action") if name in values]
-    assert all(each.startswith("#") for each in addresses), "nothing leads elsewhere"
+    assert all(each.startswith("#") for each in addresses), "all links stay in the page"
     ids = [values["id"] for _, values in page.elements if "id" in values]
     assert len(ids) == len(set(ids))
 
@@ -33,7 +33,7 @@ def test_same_document_gives_the_same_page(tmp_path):
     assert written_page(tmp_path).read_bytes() == written_page(tmp_path).read_bytes()
 
 
-def test_hostile_document_makes_no_element(tmp_path):
+def test_hostile_document_adds_no_html_element(tmp_path):
     mean = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
     plain, page = (
         Outline(written_page(tmp_path, LEAVE.replace("# leave", f"# leave\n\n{text}", 1)).read_text())

@@ -1,4 +1,4 @@
-"""Every shape of `tests/streams/` over real HTTP: a server plays it, the client asks for it."""
+"""Every shape of `tests/streams/` over real HTTP, from a server to the client."""
 
 import json
 
@@ -27,7 +27,7 @@ def written(shape):
     return lines(shape.chunks) if shape.file == "ollama" else b": OPENROUTER PROCESSING\n\n" + events(shape.chunks)
 
 
-#: One shape of eight over a connection; each is read without one in `tests/unit/generators/streams/`. What servers refuse is refused here.
+#: One shape of eight over a connection, and all refusals; `tests/unit/generators/streams/` reads each shape without a connection.
 REFUSED = [shape for shape in SHAPES if not shape.chunks or shape.chunks[0].get("error")]
 SAMPLE = {shape.name for shape in [*SHAPES[::8], *REFUSED]}
 
@@ -57,7 +57,7 @@ def require_right_calls(shape):
 
 
 @each_row("shape", [shape for shape in SHAPES if shape.chunks][::12], ids=lambda shape: shape.name)
-def test_a_shape_may_come_byte_by_byte(shape):
+def test_shape_may_arrive_byte_by_byte(shape):
     body = written(shape)
     assert said(asked(shape, answered(*(body[at : at + 1] for at in range(len(body))))), shape.expected) == wanted(
         shape.expected
@@ -65,14 +65,14 @@ def test_a_shape_may_come_byte_by_byte(shape):
 
 
 @each_row("shape", [shape for shape in SHAPES if shape.chunks][::10], ids=lambda shape: shape.name)
-def test_line_ends_and_blanks_may_be_others(shape):
+def test_line_ends_and_blanks_may_vary(shape):
     body = lines(shape.chunks) if shape.file == "ollama" else b"\xef\xbb\xbf" + events(shape.chunks)
     turned = body.replace(b"\n", b"\r\n").replace(b"data: ", b"data:")
     assert said(asked(shape, answered(turned, kind="text/plain")), shape.expected) == wanted(shape.expected)
 
 
-def test_an_answer_that_is_no_stream_is_read_too():
-    """Servers exist that do not know `stream`."""
+def test_answer_without_a_stream_is_read_too():
+    """Some servers ignore `stream`."""
     call = {"id": "a", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     whole = {
         "id": "1", "object": "chat.completion", "model": "m", "usage": {"prompt_tokens": 1, "completion_tokens": 2},

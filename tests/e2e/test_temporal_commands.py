@@ -1,4 +1,4 @@
-"""Commands with `--runs temporal://..`: a worker in a process of its own, and people who run, look and answer from others."""
+"""Commands with `--runs temporal://..`: a worker in a separate process, and people who run, show and answer from others."""
 
 import asyncio
 import json
@@ -53,13 +53,13 @@ def dsa(folder: Path, where: str, *words: str) -> "subprocess.CompletedProcess[s
 
 
 def runs_order(folder: Path, where: str) -> "subprocess.Popen[str]":
-    """Begin `dsa run` in a process that goes on beside the test."""
+    """Start `dsa run` in a process that runs beside the test."""
     command = [*DSA, "run", "order.md", "--data", "{}", "--runs", where]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def second_line(process: "subprocess.Popen[str]") -> str:
-    """Return what a worker prints after it has said what it does."""
+    """Return the line that a worker prints after its first one."""
     assert process.stdout is not None
     assert process.stdout.readline().startswith("this worker drives the runs of ")
     return process.stdout.readline()
@@ -74,7 +74,7 @@ def test_run_is_worked_on_and_answered_by_different_processes(desk: Path, namesp
         report = json.loads(ran.stdout)
         assert (report["kind"], report["state"], report["waits_for"]) == ("waiting", "drafted", {"approved": "2"})
         assert "waiting in drafted" in second_line(first)  # a worker looks at its runs now and then
-    with worker_process(desk, where):  # the one that performed the effect is gone
+    with worker_process(desk, where):  # the worker that performed the effect is gone
         assert "drafted" in dsa(desk, where, "runs").stdout
         assert "look 1/1 answered found" in dsa(desk, where, "show", "last").stdout
         refused = dsa(desk, where, "send", "last", "question")
@@ -108,7 +108,7 @@ def test_effect_whose_worker_was_killed_is_performed_by_the_next_one(desk: Path,
         assert "retry" in dsa(desk, where, "show", "last", "--jsonl").stdout
 
 
-def test_address_that_is_none_and_a_server_that_is_not_there_are_said_in_words(desk: Path) -> None:
+def test_invalid_address_and_missing_server_are_reported(desk: Path) -> None:
     if temporal_program() is None:
         pytest.skip(MISSING)
     wrong = dsa(desk, "temporal://localhost", "runs")
@@ -125,7 +125,7 @@ def test_address_that_is_none_and_a_server_that_is_not_there_are_said_in_words(d
     assert "Traceback" not in wrong.stderr + nobody.stderr + choosy.stderr
 
 
-def test_waiting_run_is_said_once_with_its_deadline(desk: Path, namespaces: Iterator[str]) -> None:
+def test_waiting_run_is_printed_once_with_its_deadline(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     (desk / "order.md").write_text(
         ORDER.replace("| drafted | approved", "| drafted | after 24h | = | |\n| drafted | approved")
@@ -137,7 +137,7 @@ def test_waiting_run_is_said_once_with_its_deadline(desk: Path, namespaces: Iter
 
 
 def interrupted(folder: Path, where: str, *, once: Callable[[], bool]) -> "tuple[int, str]":
-    """Start a run, press Ctrl-C once something is so, and return the exit code and what was printed."""
+    """Start a run, press Ctrl-C once a condition is true, and return the exit code and the output."""
     process = runs_order(folder, where)
     until(once)
     process.send_signal(signal.SIGINT)
@@ -180,7 +180,7 @@ def test_event_sent_while_an_effect_is_under_way_is_taken_or_refused_at_once(
         assert (run.wait(30), "stopped" in run.communicate()[0]) == (0, True)
 
 
-def test_faults_of_a_server_are_said_in_words(desk: Path, namespaces: Iterator[str]) -> None:
+def test_faults_of_a_server_are_explained(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     host = where.removeprefix("temporal://").partition("/")[0]
     with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as page:
@@ -199,8 +199,8 @@ def test_faults_of_a_server_are_said_in_words(desk: Path, namespaces: Iterator[s
     assert faults[1].startswith(f"the Temporal server at {host} has no namespace 'nosuch': name another, or create it")
 
 
-def test_a_port_of_something_else_is_told_whatever_breaks_first() -> None:
-    """What the SDK says of a page's port depends on which side closes the connection first."""
+def test_port_of_another_service_is_recognized_by_any_error() -> None:
+    """The error of the SDK for the port of a web page depends on which side closes the connection first."""
     if temporal_program() is None:
         pytest.skip(MISSING)
     from temporalio.service import RPCError, RPCStatusCode
@@ -220,7 +220,7 @@ async def fault(where: str) -> str:
         return str(error.value)
 
 
-def test_command_without_a_worker_says_so_and_hears_one_that_starts(desk: Path, namespaces: Iterator[str]) -> None:
+def test_command_without_a_worker_says_so_and_continues_when_one_starts(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     process = runs_order(desk, where)
     assert process.stdout is not None
@@ -230,10 +230,10 @@ def test_command_without_a_worker_says_so_and_hears_one_that_starts(desk: Path, 
         assert first.stdout.readline().startswith(f"this worker drives the runs of {where.removeprefix('temporal://')}")
         text = process.communicate(timeout=60)[0]
         assert "waiting in drafted for: approved" in text
-        assert re.search(r"^totals .* s guards$", text, re.MULTILINE), "the time of the command is not the run's"
+        assert re.search(r"^totals .* s guards$", text, re.MULTILINE), "the report leaves out the time of the command"
 
 
-def test_list_without_a_worker_fails_soon_and_says_what_to_start(
+def test_look_without_a_worker_fails_soon_and_says_what_to_start(
     namespaces: Iterator[str], desk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("dsa.temporal.story_store._STARTING_S", 0.3)
@@ -254,10 +254,8 @@ def test_list_without_a_worker_fails_soon_and_says_what_to_start(
 
 
 @pytest.mark.limit(100)
-def test_ctrl_c_while_an_event_waits_for_a_worker_ends_the_command_in_words(
-    desk: Path, namespaces: Iterator[str]
-) -> None:
-    """The data of the event is read by the policy that waits for it, and no worker of the run's queue is there."""
+def test_sigterm_while_an_event_waits_for_a_worker_ends_the_command(desk: Path, namespaces: Iterator[str]) -> None:
+    """The policy that waits for the event has to read its data, and the run's queue has no worker."""
     where = next(namespaces)
     text = ORDER.replace("| idle | question | looking | look |", "| idle | question | drafted | |")
     text = text.replace("| found | look |", "| found | look |\n| noted | outside |", 1)
@@ -280,7 +278,7 @@ def test_ctrl_c_while_an_event_waits_for_a_worker_ends_the_command_in_words(
 
 
 @pytest.mark.limit(100)
-def test_files_that_only_a_folder_has_are_not_named(desk: Path, namespaces: Iterator[str]) -> None:
+def test_files_that_exist_only_in_a_folder_are_not_named(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     document = desk / "order.md"
     with worker_process(desk, where):
@@ -301,7 +299,7 @@ def test_files_that_only_a_folder_has_are_not_named(desk: Path, namespaces: Iter
 
 
 @pytest.mark.limit(100)
-def test_run_under_way_is_removed_once_ctrl_c_has_interrupted_it(desk: Path, namespaces: Iterator[str]) -> None:
+def test_run_under_way_can_be_removed_after_ctrl_c(desk: Path, namespaces: Iterator[str]) -> None:
     where, refusals = next(namespaces), list["subprocess.CompletedProcess[str]"]()
     (desk / "bindings.py").write_text(SLOW)
 
@@ -323,9 +321,7 @@ def test_run_under_way_is_removed_once_ctrl_c_has_interrupted_it(desk: Path, nam
 
 
 @pytest.mark.limit(100)
-def test_command_that_follows_a_run_says_that_somebody_else_interrupted_it(
-    desk: Path, namespaces: Iterator[str]
-) -> None:
+def test_command_following_a_run_reports_an_interruption_from_elsewhere(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     (desk / "bindings.py").write_text(SLOW)
 

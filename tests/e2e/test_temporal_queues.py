@@ -1,6 +1,6 @@
-"""Effects that need a certain machine: with `?queue=NAME` they happen on the workers of that name, by the commands that people type.
+"""Effects that need a certain machine: with `?queue=NAME` they happen on the workers of that queue, with the commands that people type.
 
-Two workers are there all the time, each in a folder of its own: one for everything, and one of the queue `desk`.
+Two workers run all the time, each in its own folder: one for everything, and one of the queue `desk`.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ effects = {"look": look}
 """
 
 
-#: `dsa`, but somebody who sends an event hears at once, and not after 2 s, what is waited for.
+#: `dsa`, but a sender of an event learns at once, and not after 2 s, what the command waits for.
 PROGRAM = """from dsa.cli import send
 from dsa.cli.main import main
 
@@ -51,7 +51,7 @@ main()
 
 @attrs.frozen
 class Place:
-    """A server with two workers: `office` has the folder of that of everything, `desk` the folder of that of the queue `desk`."""
+    """A server with two workers: `office` is the folder of the worker for everything, `desk` the folder of the worker of the queue `desk`."""
 
     where: str
     office: Path
@@ -99,7 +99,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @pytest.fixture
 def shop(place: Place, request: pytest.FixtureRequest) -> Path:
-    """A folder beside those of the workers, which all of them may read."""
+    """A folder beside those of the workers, which both may read."""
     folder = place.office.parent / str(request.node.name)
     folder.mkdir()
     (folder / "order.md").write_text(DOCUMENT)
@@ -119,7 +119,7 @@ async def looked(runs: dsa.Runs, run: dsa.RunHandle) -> None:
 
 @pytest.mark.limit(60)
 def test_effects_happen_on_the_workers_of_their_queue(place: Place, shop: Path) -> None:
-    """A worker that is killed leaves its runs waiting, beside one that has nothing to do, until it is started again."""
+    """A killed worker leaves its runs waiting until it is started again, even if another worker is idle."""
     lab = shop / "lab"
     lab.mkdir()
     where = f"{place.where}?queue=lab"
@@ -135,13 +135,13 @@ def test_effects_happen_on_the_workers_of_their_queue(place: Place, shop: Path) 
                 end(worker)
                 assert isinstance(
                     await runs.send("at-lab", "question"), dsa.Taken
-                )  # the address has no queue, and the run keeps its own
+                )  # the address has no queue, so the run keeps its queue
                 await asyncio.sleep(0.5)
                 assert begun(shop) == ["office", "lab"]
                 worker = command("work", str(shop), folder=lab, where=where)
                 await looked(runs_of_lab, run)
                 assert begun(shop) == ["office", "lab", "lab"]
-                (shop / "bindings.py").rename(shop / "elsewhere.py")  # who answers need not have what the worker has
+                (shop / "bindings.py").rename(shop / "elsewhere.py")  # the sender does not need the files of the worker
                 handle = runs.hold("at-lab")
                 answer = handle.offer(dsa.Occurrence("approved"))
                 handle.start()
@@ -154,7 +154,7 @@ def test_effects_happen_on_the_workers_of_their_queue(place: Place, shop: Path) 
 
 
 @pytest.mark.limit(60)
-def test_run_that_waits_for_a_worker_says_for_which_one_and_can_be_moved(place: Place, shop: Path) -> None:
+def test_run_waiting_for_a_worker_says_for_which_one_and_can_be_moved(place: Place, shop: Path) -> None:
     where = f"{place.where}?queue=laptop"
     client = command("run", "order.md", "--data", "{}", folder=shop, where=where)
     try:
@@ -178,7 +178,7 @@ def test_run_that_waits_for_a_worker_says_for_which_one_and_can_be_moved(place: 
         async with dsa.open_runs(place.where) as runs:
             async for _ in runs.worker().take_up(once=True):
                 raise AssertionError("no run is for this worker, and it does not wait for that of another one")
-        async with dsa.open_runs(where) as runs:  # who sends does not move the run
+        async with dsa.open_runs(where) as runs:  # a sender does not move the run
             handle = runs.hold(run_id)
             answer = handle.offer(dsa.Occurrence("question"))
             handle.start()
@@ -191,7 +191,7 @@ def test_run_that_waits_for_a_worker_says_for_which_one_and_can_be_moved(place: 
 
 @pytest.mark.limit(60)
 def test_worker_without_the_folder_leaves_the_run_to_another_one(place: Place, shop: Path) -> None:
-    """It has called nothing of the run, which is under way until a worker comes that can have its bindings."""
+    """It has called nothing of the run, which stays under way until a worker comes that can load its bindings."""
     where = f"{place.where}?queue=attic"
     worker = command("work", ".", folder=place.office, where=where)
 
@@ -223,7 +223,7 @@ def test_worker_without_the_folder_leaves_the_run_to_another_one(place: Place, s
 
 
 def files_of(folder: Path, run_id: str) -> set[str]:
-    """Return what a worker keeps of a run in the folder where it was started."""
+    """Return the kinds of files of a run in the folder where its worker was started."""
     return {path.name.partition("-")[0] for path in (folder / ".dsa" / run_id).glob("*")}
 
 
@@ -234,8 +234,8 @@ def processes_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.limit(60)
-def test_conversation_is_where_its_data_is_and_goes_on_from_anywhere(place: Place, shop: Path) -> None:
-    """The data is loaded on one machine: the other worker has none of it, and the file itself is needed no more."""
+def test_conversation_runs_where_its_data_is_and_continues_from_anywhere(place: Place, shop: Path) -> None:
+    """The data is loaded on one machine: the other worker has none of it, and the file itself is no longer needed."""
     table, script = place.desk / "rents.csv", shop / "script.md"
     table.write_text("city,rent\nBern,20\nUri,10\n")
     call = '{"tool_calls": [{"name": "run_sql", "arguments": {"sql": "select max(rent) + %d as r from rents"}}]}'
@@ -257,7 +257,7 @@ def test_conversation_is_where_its_data_is_and_goes_on_from_anywhere(place: Plac
 
 @pytest.mark.limit(60)
 def test_work_on_a_folder_happens_where_the_folder_is(place: Place, shop: Path) -> None:
-    """The worker of the other machine takes none of it; a person answers from a third one, which has no such folder."""
+    """The worker of the other machine does none of it; a person answers from a third one, which has no such folder."""
     workspace, script = place.desk / "hello", shop / "script.md"
     workspace.mkdir()
     plan = '[{"description": "Create hello.py", "subtasks": ["write_file hello.py with a greeting"]}]'
@@ -307,5 +307,5 @@ def test_address_names_a_queue_and_a_store() -> None:
         ("?queue=a/b", "'a/b' is not a name of a queue"),
     ):
         with pytest.raises(DocumentError, match=re.escape(fault)) as raised:
-            ServerAddress.read(f"{here}{options}".replace("//", "/", 1))  # as a path would have it
+            ServerAddress.read(f"{here}{options}".replace("//", "/", 1))  # as `Path` would change it
         assert str(raised.value).startswith(here)

@@ -1,4 +1,4 @@
-"""Texts that are made to take for ever: no process judges one itself without a bound, so an interrupt is heard, and a run that is resumed ends."""
+"""Texts made to take for ever: every process judges them within bounds, so an interrupt works, and a resumed run ends."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from forked import DSA
 
-#: A policy that calls another one with what a model could write; both schemas are of the kind that people write.
+#: A policy that calls another one with payloads that a model could write; people could write both schemas.
 POLICIES = r"""
 import os, signal, threading, time
 from dsa.runtime.policy.policies import Action, action_result_step, text_step
@@ -59,7 +59,7 @@ def _dsa(folder, *arguments):
     return subprocess.run([*DSA, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=100)
 
 
-def test_payloads_are_judged_or_refused_and_an_interrupt_ends_the_run(tmp_path):
+def test_payloads_are_checked_within_bounds_and_an_interrupt_ends_the_run(tmp_path):
     (tmp_path / "policies.py").write_text(POLICIES)
     done = _dsa(tmp_path, "run", "--policy", "asked", "x", "--with", "policies.py")
     assert "Traceback" not in done.stderr
@@ -81,7 +81,7 @@ def test_payloads_are_judged_or_refused_and_an_interrupt_ends_the_run(tmp_path):
         ({"uniqueItems": True}, [{"n": number} for number in range(20_000)]),
     ],
 )
-def test_the_json_guard_hears_an_interrupt_and_its_run_is_resumed(tmp_path, schema, value):
+def test_json_guard_can_be_interrupted_and_its_run_resumed(tmp_path, schema, value):
     (tmp_path / "contact.md").write_text(DOCUMENT)
     (tmp_path / "schema.json").write_text(json.dumps(schema))
     (tmp_path / "reply.md").write_text(f"```\n{json.dumps(value)}\n```\n")
@@ -110,7 +110,7 @@ def test_the_json_guard_hears_an_interrupt_and_its_run_is_resumed(tmp_path, sche
 
 
 def _is_judging(process):
-    """Return whether a process has one of its own that has worked for half a second: the judge, not a probe."""
+    """Return whether a child of a process has used more than a second of CPU time: the judge, not a probe."""
     ticks = os.sysconf("SC_CLK_TCK")
     for below in _below(process):
         try:

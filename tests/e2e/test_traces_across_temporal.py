@@ -1,4 +1,4 @@
-"""One trace for a run on Temporal: a client and a worker, each in a process of its own with a collector of its own."""
+"""One trace for a run on Temporal: a client and a worker, each in a separate process with its own collector."""
 
 import os
 import re

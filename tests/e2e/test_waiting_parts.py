@@ -1,4 +1,4 @@
-"""A run that waits for what a part of it waits for: nobody holds either, and what comes for the part goes through the whole."""
+"""A run that waits for the question of its part: no process holds either, and events for the part go through the whole."""
 
 import asyncio
 import json
@@ -182,7 +182,7 @@ def called(folder):
     return (folder / "called.txt").read_text().splitlines()
 
 
-def test_the_whole_waits_with_the_question_of_its_part(folder):
+def test_whole_waits_with_the_question_of_its_part(folder):
     told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
     part = f"{told['run']}+1.1"
     assert (told["kind"], told["failure"]) == ("waiting", None)
@@ -199,23 +199,23 @@ def test_the_whole_waits_with_the_question_of_its_part(folder):
     assert called(folder) == [f"{part}/1/1"], "what was approved is what is used: nothing is asked again"
 
 
-def test_the_printed_command_takes_the_printed_place(folder):
+def test_printed_command_accepts_the_printed_place(folder):
     told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
     assert "told_it" in dsa_says(folder, "send", f"{told['run']}@{told['waits_for']['approved']}", "approved")
 
 
-def test_nothing_that_is_printed_calls_it_an_error(folder):
+def test_waiting_part_is_not_printed_as_an_error(folder):
     told = dsa_says(folder, "run", "story.md", "cats", code=3)
     assert re.search(r"any  attempt  1  waits .* for \S+\+1\.1$", told, re.MULTILINE), told
     assert "error" not in told
 
 
-def test_an_answer_without_a_place_finds_the_part_that_asks(folder):
+def test_answer_without_a_place_finds_the_part_that_asks(folder):
     told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
     assert "told_it" in dsa_says(folder, "send", told["run"], "approved")
 
 
-def test_resuming_a_part_goes_on_with_the_whole(folder):
+def test_resuming_a_part_continues_the_whole(folder):
     told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
     again = json.loads(dsa_says(folder, "resume", f"{told['run']}+1.1", "--json", code=3))
     assert (again["run"], again["kind"], again["waits_for"]) == (told["run"], "waiting", told["waits_for"])
@@ -223,7 +223,7 @@ def test_resuming_a_part_goes_on_with_the_whole(folder):
 
 
 @pytest.mark.parametrize("where", [".dsa", "memory:"])
-def test_whoever_drives_the_whole_hears_of_the_answer(folder, where):
+def test_driver_of_the_whole_is_notified_of_the_answer(folder, where):
     async def story():
         async with dsa.open_runs(where if where == "memory:" else folder / where) as runs:
             run = await runs.start(folder / "story.md", "cats")
@@ -247,13 +247,13 @@ def test_whoever_drives_the_whole_hears_of_the_answer(folder, where):
     assert made == [(10, 0.25)], "what the part took before it waited counts"
 
 
-def test_a_budget_counts_the_try_that_waited_once(folder):
+def test_budget_counts_the_try_that_waited_once(folder):
     told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", "--budget", "query_llm.calls=1", code=3))
     assert "told_it" in dsa_says(folder, "send", told["run"], "approved")
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_what_comes_for_a_part_makes_its_whole_due_and_not_itself(folder, answered):
+def test_event_or_timer_of_a_part_makes_its_whole_due_but_not_the_part(folder, answered):
     clock = Clock()
 
     async def story():
@@ -276,12 +276,12 @@ def test_what_comes_for_a_part_makes_its_whole_due_and_not_itself(folder, answer
     assert asyncio.run(story()) == (("told_it", "written") if answered else ("failed", "failed"))
 
 
-def test_a_part_that_waits_is_no_failure_that_a_row_could_take(folder):
+def test_waiting_part_does_not_count_as_a_failure(folder):
     told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
     assert told["state"] == "writing"
 
 
-def test_a_whole_that_went_on_without_its_part_leaves_that_to_itself(folder):
+def test_abandoned_part_can_continue_on_its_own(folder):
     told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
     assert dsa_says(folder, "send", told["run"], "given_up", code=1).count("failed")
     part = f"{told['run']}+1.1"
@@ -289,7 +289,7 @@ def test_a_whole_that_went_on_without_its_part_leaves_that_to_itself(folder):
     assert json.loads(dsa_says(folder, "show", told["run"], "--json"))["state"] == "failed"
 
 
-def test_timers_of_a_part_ring_while_the_whole_is_driven(folder):
+def test_timers_of_a_part_fire_while_the_whole_is_driven(folder):
     clock = Clock()
 
     async def story():
@@ -304,7 +304,7 @@ def test_timers_of_a_part_ring_while_the_whole_is_driven(folder):
     assert asyncio.run(story()) == ("failed", "failed")
 
 
-def test_a_sleep_of_a_part_makes_its_whole_due(folder):
+def test_sleep_of_a_part_makes_its_whole_due(folder):
     slept = CHAPTER.replace("| escalated | after 24h     |", "| escalated | day_over      |")
     slept = slept.replace(
         "| else        |             |               | escalated |", "| else |  | wait_day | escalated |"
@@ -329,7 +329,7 @@ def test_a_sleep_of_a_part_makes_its_whole_due(folder):
     assert asyncio.run(story()) == ("failed", "failed")
 
 
-def test_part_that_nobody_knows_the_end_of_is_named_with_its_effect_and_what_to_do(folder):
+def test_part_in_doubt_is_reported_with_its_effect_and_what_to_do(folder):
     effects = "## Effects\n| effect | in doubt |\n| - | - |\n| query_llm | ask |\n| execute_guard | retry |\n"
     (folder / "chapter.md").write_text(f"{CHAPTER}\n{effects}")
     unhandled = re.sub(r"^.*query_llm.failed.*\n", "", STORY, flags=re.MULTILINE)
@@ -338,7 +338,7 @@ def test_part_that_nobody_knows_the_end_of_is_named_with_its_effect_and_what_to_
     told = json.loads(dsa_says(folder, "resume", "last", "--json", code=1))
     why = f"does not know whether query_llm happened: see `dsa show {told['run']}+1.1`"
     assert why in told["failure"]["message"]
-    assert len(called(folder)) == 1, "nobody has said that it may be asked for again"
+    assert len(called(folder)) == 1, "the model is not called again without a decision"
 
 
 KILLED = """
@@ -363,19 +363,19 @@ asyncio.run(story())
 """
 
 
-def test_a_crash_between_the_end_of_a_part_and_its_whole_loses_nothing(folder):
+def test_crash_between_the_end_of_a_part_and_its_whole_loses_nothing(folder):
     told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
     done = subprocess.run([sys.executable, "-c", KILLED], cwd=folder, check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL
     stands = {line["run"]: line["kind"] for line in json.loads(dsa_says(folder, "runs", "--json"))}
-    part = f"{told['run']}+1.1"  # what is kept of it may have been written before the whole was to go on
+    part = f"{told['run']}+1.1"  # the stored status of the part may be older than the resumption of the whole
     assert stands in ({told["run"]: "cut off", part: kind} for kind in ("cut off", "finished"))
     dsa_says(folder, "work", "--once")
     assert json.loads(dsa_says(folder, "show", told["run"], "--json"))["state"] == "told_it"
     assert len(called(folder)) == 1
 
 
-def test_a_question_two_machines_deep_is_asked_at_the_top(folder):
+def test_question_two_machines_deep_is_asked_at_the_top(folder):
     (folder / "book.md").write_text(STORY.replace("# story", "# book").replace("chapter.md", "story.md"))
     told = json.loads(dsa_says(folder, "run", "book.md", "cats", "--json", code=3))
     assert told["waits_for"]["approved"] == f"{told['run']}+1.1+1.1@3"
@@ -385,7 +385,7 @@ def test_a_question_two_machines_deep_is_asked_at_the_top(folder):
     assert list(stands.values()) == ["told_it", "told_it", "written"]
 
 
-def test_going_on_is_recorded_before_it_is_done(folder):
+def test_resumption_of_the_whole_is_recorded_once_and_replays(folder):
     told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
     dsa_says(folder, "send", told["run"], "approved")
     with dsa.open_runs(folder / ".dsa") as runs:

@@ -1,4 +1,4 @@
-"""The web page over real HTTP: who is let in, what is shown, and what people do there."""
+"""The web page over real HTTP: access, pages, and actions of people."""
 
 import os
 import sqlite3
@@ -109,7 +109,7 @@ def test_machine_page_shows_verdicts_and_follows_the_file(server, tmp_path):
     assert found["replace"].keys() <= {"status", "words", "table", "diagram", "proofs", "mutants"}
 
 
-def test_list_of_machines_says_what_is_known_of_each(tmp_path):
+def test_list_of_machines_shows_the_status_of_each(tmp_path):
     faulty = LEAVE.replace("| asking | again    | asks < days |", "| asking | again    | asks <= days |")
     broken = LEAVE.replace("asks < days", "asks <")
     for name, text in (("leave.md", LEAVE), ("broken.md", broken), ("gone.md", LEAVE), ("faulty.md", faulty)):
@@ -208,7 +208,7 @@ def test_pages_do_not_wait_for_a_drawing(tmp_path):
         assert "<svg" in here.client.get(run).text, "what is drawn comes with the page"
 
 
-def test_diagram_that_is_shown_is_not_sent_again_nor_taken_away(server, tmp_path):
+def test_shown_diagram_is_neither_sent_again_nor_removed(server, tmp_path):
     run = server.start("?")
     server.until(f"{run}/live?have=", lambda news: "<svg" in news["replace"].get("diagram", ""))
     live = next(values["data-live"] for tag, values in server.page(run).elements if tag == "body")
@@ -243,7 +243,7 @@ def test_evidence_has_lemmas_and_ranks(server):
     assert "a rank that falls" in Outline(news["replace"]["proofs"]).text
 
 
-def test_surviving_mutants_stand_at_their_lines(server, tmp_path):
+def test_surviving_mutants_link_to_their_lines(server, tmp_path):
     failing = server.client.post("/machines/0/start/mutants")
     assert failing.status_code == 200
     live = "/machines/0/live?have="
@@ -279,7 +279,7 @@ def test_proofs_and_mutants_can_be_stopped(tmp_path):
         assert here.client.post("/machines/0/stop/nothing").status_code == 404
 
 
-def test_work_is_forgotten_when_the_file_changes(server, tmp_path):
+def test_proofs_are_discarded_when_the_file_changes(server, tmp_path):
     server.page("/machines/0")
     server.client.post("/machines/0/start/proofs")
     live = "/machines/0/live?have="
@@ -290,7 +290,7 @@ def test_work_is_forgotten_when_the_file_changes(server, tmp_path):
     assert server.client.post("/machines/0/start/nothing").status_code == 404
 
 
-def test_odds_are_those_of_the_command_with_a_plot(server, tmp_path):
+def test_odds_match_the_command_and_have_a_plot(server, tmp_path):
     blank = server.page("/machines/1/odds").text
     assert "the odds of success are not known" in blank
     assert "no odds of guard g: write them in the column pass of Guards, or fill in 'g passes', for example" in blank
@@ -329,7 +329,7 @@ def test_odds_are_those_of_the_command_with_a_plot(server, tmp_path):
     assert Outline(wrong.text).fields("pass.g") == ["often"]
 
 
-def test_odds_ask_for_what_is_missing_in_the_words_of_the_form(server):
+def test_odds_page_asks_for_missing_values_in_the_words_of_the_form(server):
     page = server.page("/machines/0/odds")
     assert (
         "no final state is called succeeded: choose the one that counts in 'The state that counts as success'"
@@ -382,7 +382,7 @@ def test_explorer_offers_each_verdict(server):
     }
 
 
-def test_explorer_goes_on_from_a_run(server, tmp_path):
+def test_explorer_continues_from_a_run(server, tmp_path):
     path = server.start("?", **{"p.days": "2"})
     for _ in range(2):
         place = server.page(path).fields("place")[0]
@@ -442,7 +442,7 @@ def test_run_is_started_answered_and_listed(server):
     assert "No run matches" in server.page("/runs?status=waiting").text
 
 
-def test_late_answer_is_refused_in_words(server):
+def test_late_answer_is_refused_with_a_reason(server):
     path = server.start("?")
     place = server.page(path).fields("place")[0]
     assert server.client.post(f"{path}/answer", data={"event": "again", "place": place}).status_code == 200
@@ -451,7 +451,7 @@ def test_late_answer_is_refused_in_words(server):
     assert "late: approved was sent to place 1, and its place is 2" in Outline(late.text).text
 
 
-def test_two_answers_to_one_place_one_is_taken(server):
+def test_one_of_two_answers_to_one_place_is_taken(server):
     for _ in range(5):
         path = server.start("?")
         place = server.page(path).fields("place")[0]
@@ -480,7 +480,7 @@ def test_reconnected_page_misses_nothing(server):
 
 
 def moments_of(news: dict) -> list[str]:
-    """Return the ids of the moments that an event brings."""
+    """Return the ids of the moments in an event of the stream."""
     return [
         values["id"]
         for tag, values in Outline(news.get("append", {}).get("moments", "")).elements
@@ -488,7 +488,7 @@ def moments_of(news: dict) -> list[str]:
     ]
 
 
-def test_killed_server_is_started_again_and_pages_miss_nothing(tmp_path):
+def test_pages_miss_nothing_when_a_killed_server_is_started_again(tmp_path):
     (tmp_path / "leave.md").write_text(LEAVE)
     port, ids = free_port(), list[str]()
     with web_server(tmp_path, "leave.md", port=port) as first:
@@ -501,7 +501,7 @@ def test_killed_server_is_started_again_and_pages_miss_nothing(tmp_path):
             first.process.wait(30)
         cookies = {cookie.name: cookie.value for cookie in first.client.cookies.jar}
     sent = [sys.executable, "-m", "dsa", "send", path.rpartition("/")[2], "again", "--runs", str(tmp_path / ".dsa")]
-    assert subprocess.run(sent, check=False, capture_output=True).returncode == 3  # it waits again
+    assert subprocess.run(sent, check=False, capture_output=True).returncode == 3  # the run waits again
     with web_server(tmp_path, "leave.md", port=port) as second:
         second.client.cookies.update(cookies)
         place = second.page(path).fields("place")[0]
@@ -521,7 +521,7 @@ def test_killed_server_is_started_again_and_pages_miss_nothing(tmp_path):
     assert ids == [values["id"] for tag, values in rows if tag == "tr" and values.get("id")]
 
 
-def test_cookie_ends_with_a_server_that_ends_itself(tmp_path):
+def test_cookie_expires_when_its_server_shuts_down(tmp_path):
     port = free_port()
     with web_server(tmp_path, port=port) as first:
         first.client.get(first.address)
@@ -537,7 +537,7 @@ def test_cookie_ends_with_a_server_that_ends_itself(tmp_path):
         assert not list(secret.parent.iterdir()), "a port that the system chose does not come again"
 
 
-def test_event_of_the_command_line_reaches_the_page(server, tmp_path):
+def test_event_from_the_command_line_reaches_the_page(server, tmp_path):
     path = server.start("?")
     run = path.rpartition("/")[2]
     with server.client.stream("GET", f"{path}/live?have=&after=3") as answer:
@@ -603,7 +603,7 @@ def test_attempts_are_shown_with_their_texts_and_differences(server, tmp_path):
     assert server.client.get("/runs/nothing/attempts").status_code == 404
 
 
-def test_any_number_in_an_address_has_an_answer(server):
+def test_any_number_in_an_address_gets_an_answer(server):
     path = server.start("?")
     for number in ("9" * 5000, "-1", "0", "x", "٣"):
         for address in (
@@ -616,7 +616,7 @@ def test_any_number_in_an_address_has_an_answer(server):
             assert server.client.get(address).status_code == 200, address[:60]
 
 
-def test_unknown_run_is_refused_in_words(server):
+def test_unknown_run_is_refused_by_name(server):
     answer = server.client.get("/runs/nothing")
     assert answer.status_code == 404
     assert "nothing" in Outline(answer.text).text

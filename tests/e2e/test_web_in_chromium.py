@@ -1,4 +1,4 @@
-"""The web page as a person uses it in Chromium: what they read, press and type, with everything that the browser itself refuses."""
+"""The web page as a person uses it in Chromium: reading, pressing and typing, with everything that the browser itself refuses."""
 
 import pytest
 from pipe_browser import CHROMIUM, browser
@@ -10,7 +10,7 @@ HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=1</scrip
 
 @pytest.fixture
 def visit(tmp_path):
-    """A server with a machine, and a browser that was let in."""
+    """A server with a machine, and a browser with access."""
     (tmp_path / "leave.md").write_text(LEAVE)
     with web_server(tmp_path, "leave.md") as server, browser(tmp_path / "profile") as tab:
         server.client.get(server.address)
@@ -55,14 +55,14 @@ def test_run_is_started_watched_and_answered(visit):
     run = tab.evaluate("location.pathname")
     place = server.page(run).fields("place")[0]
     server.client.post(f"{run}/answer", data={"event": "again", "place": place})
-    tab.until_it_reads("asks = 1")  # somebody else was faster, and the page shows it
+    tab.until_it_reads("asks = 1")  # another answer was faster, and the page shows it
     tab.press("Send approved")
     tab.until("document.querySelector('.badge')?.innerText === 'finished'")
     assert tab.evaluate("document.querySelector('g.now').dataset.name") == "granted"
     assert not tab.evaluate("document.title").startswith("1")
 
 
-def test_open_page_goes_on_after_its_server_was_killed(tmp_path):
+def test_open_page_reconnects_after_its_server_was_killed(tmp_path):
     (tmp_path / "leave.md").write_text(LEAVE)
     port = free_port()
     with browser(tmp_path / "profile") as tab:
@@ -91,7 +91,7 @@ def test_page_of_another_site_cannot_post(visit, tmp_path):
     tab.visit((tmp_path / "evil.html").as_uri())
     tab.until("document.title.startsWith('Another origin') || document.title.startsWith('Not let in')")
     assert "No run is kept here yet" in " ".join(server.page("/runs").text.split())
-    tab.complaints.clear()  # of the refusal itself
+    tab.complaints.clear()  # the complaint is about the refusal itself
 
 
 COUNT = """
@@ -111,7 +111,7 @@ def move(tab, name, *values):
         tab.evaluate(f"{slider}.value = '{value}'; {slider}.dispatchEvent(new Event('input', {{bubbles: true}}))")
 
 
-def test_sliders_change_numbers_and_plot_without_another_page(tmp_path):
+def test_sliders_change_numbers_and_plot_without_loading_a_page(tmp_path):
     with web_server(tmp_path, "dual_state") as server, browser(tmp_path / "profile") as tab:
         tab.visit(server.address)
         tab.visit(f"{server.base}/machines/0/odds")

@@ -1,4 +1,4 @@
-"""The web page on runs of a Temporal namespace: `dsa web` and `dsa work` in processes of their own, over real HTTP and in Chromium."""
+"""The web page on runs of a Temporal namespace: `dsa web` and `dsa work` in separate processes, over real HTTP and in Chromium."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -99,7 +99,7 @@ def test_runs_are_listed_followed_answered_interrupted_and_resumed(desk: Path, n
 
 
 @pytest.mark.limit(100)
-def test_page_says_that_no_worker_answers_and_goes_on_with_the_next_one(desk: Path, namespaces: Iterator[str]) -> None:
+def test_page_says_that_no_worker_answers_and_continues_with_the_next(desk: Path, namespaces: Iterator[str]) -> None:
     where = next(namespaces)
     with web_server(desk, "order.md", runs=where) as page:
         page.client.get(page.address)

@@ -1,4 +1,4 @@
-"""The pictures in docs/how-to/web.md: taken by this test (`UPDATE_PICTURES=1`), small, each named in the page, and of a page that still has the words of its caption."""
+"""The pictures in docs/how-to/web.md: taken by this test (`UPDATE_PICTURES=1`), small, named in the page, and of pages that still show the words of their captions."""
 
 import io
 import os
@@ -16,13 +16,13 @@ TAKES = bool(os.environ.get("UPDATE_PICTURES"))
 
 @attrs.frozen
 class Picture:
-    """A picture: the page of the gallery that it shows, its size in pixels, its scheme, and words that its caption and the page have in common."""
+    """A picture: the page of the gallery, the size in pixels, the scheme, and words that both its caption and the page contain."""
 
     page: str
     size: tuple[int, int]
     words: tuple[str, ...]
     is_dark: bool = False
-    #: What is opened, and what is scrolled to.
+    #: The text to press, and the selector to scroll to.
     opens: str = ""
     top: str = "body"
 

@@ -1,4 +1,4 @@
-"""Two browsers and the command line act on one run at once: no action is applied twice, every view shows what is so, and pages outlive their server."""
+"""Two browsers and the command line act on one run at once: no action is applied twice, every view shows the state, and pages survive their server."""
 
 import json
 import subprocess
@@ -19,10 +19,10 @@ from dsa.runtime.ledger import RowEntry
 from dsa.runtime.timeline import event_records
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-#: It asks as often as somebody wants.
+#: A machine that asks again without limit.
 ASKING = LEAVE.replace("asks < days", "true").replace(" asks += 1 ", "           ")
 LIMIT_S, LOOK_S, SECOND_MS, HEAD_START_S = 30, 0.004, 1_000, 0.06
-#: A script of the test in the page: when each question was there to be answered, by the clock of this computer.
+#: A script of the test in the page: records when each question could be answered, by the clock of this computer.
 WATCH = """
 window.seen = {};
 const look = () => {
@@ -46,7 +46,7 @@ window.answer = (() => {{
 
 @attrs.define
 class Commits:
-    """The places at which the run has asked, each with the time at which it was there, in ms; read from the store, as any process may."""
+    """The places at which the run has asked, each with its time in ms; read from the store, as any process may."""
 
     folder: object
     run: str
@@ -78,7 +78,7 @@ class Commits:
 
 @attrs.define
 class Scene:
-    """A run, the two browsers that show it, and its server, which may be killed."""
+    """A run, two browsers that show it, and its server, which may be killed."""
 
     folder: object
     port: int
@@ -108,7 +108,7 @@ class Scene:
             tab.evaluate(WATCH)
 
     def post(self, who: str, data: str):
-        """Begin to answer the present question, as browser 0 or 1, or on the command line; return what gives whether it was taken."""
+        """Start to answer the present question, as browser 0 or 1, or on the command line; return a function that returns whether the answer was taken."""
         if who != "command":
             tab = self.tabs[int(who)]
             tab.evaluate(POST.format(data=json.dumps(data), place=json.dumps(self.place)))
@@ -156,7 +156,7 @@ def scene(tmp_path):
 
 
 @pytest.mark.limit(1200)
-def test_of_two_posts_at_once_one_is_applied_and_every_view_shows_it(scene, figures):
+def test_one_of_two_simultaneous_posts_is_applied_and_shown_in_every_view(scene, figures):
     pairs, delays, taken_in_all = sample_size(12, full=200), [], ["begin"]
     kills = {pairs // 3, 2 * pairs // 3}
     with Commits(scene.folder / ".dsa", scene.run).followed() as commits:
@@ -168,7 +168,7 @@ def test_of_two_posts_at_once_one_is_applied_and_every_view_shows_it(scene, figu
             answers = {}
             for who in actors:
                 answers[f"{number} by {who}"] = scene.post(who, f"{number} by {who}")
-                if who == "command":  # it takes a while to begin: sometimes it is first
+                if who == "command":  # the command takes a while to start, and should be first sometimes
                     time.sleep(number % 4 * HEAD_START_S)
             if number in kills:
                 scene.kill()
@@ -180,7 +180,7 @@ def test_of_two_posts_at_once_one_is_applied_and_every_view_shows_it(scene, figu
             assert set(new) <= set(told)
             if number not in kills:
                 assert [data for data, is_taken in told.items() if is_taken] == new, (
-                    "who is told that it was taken, was it",
+                    "every answer reported as taken was taken",
                     told,
                     scene.printed,
                 )
@@ -206,7 +206,7 @@ def test_of_two_posts_at_once_one_is_applied_and_every_view_shows_it(scene, figu
 
 
 def wait_for_place(commits: Commits, number: int) -> str:
-    """Wait until the run has asked so often, and return the last place."""
+    """Wait until the run has asked `number` times, and return the last place."""
     end = time.monotonic() + LIMIT_S
     while len(commits.times) < number:
         assert time.monotonic() < end, commits.times

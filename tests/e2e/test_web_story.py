@@ -1,4 +1,4 @@
-"""The story of a person with `dsa web`, read and typed in Chromium: a machine is repaired, a model watched, a question answered, data asked about, a command permitted."""
+"""A user story of `dsa web` in Chromium: a machine is repaired, a model watched, a question answered, data explored, a command permitted."""
 
 from importlib.util import find_spec
 
@@ -38,7 +38,7 @@ JOB = "import sys\nopen('made.txt', 'w').write(sys.argv[1])\n"
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
-    """A server in a folder with the files of the story, and a browser that has opened the printed address."""
+    """A server in a folder with the files of the story, and a browser at the printed address."""
     folder = tmp_path_factory.mktemp("story")
     for name, text in (("leave.md", LEAVE), ("fib.md", FIB), ("bindings.py", CAREFUL), ("sales.csv", SALES)):
         (folder / name).write_text(text)
@@ -55,7 +55,7 @@ def here(tmp_path_factory):
         assert (folder / "stderr.txt").read_text() == "", "the server had nothing to complain about"
 
 
-def test_machine_is_edited_until_its_check_is_good(here):
+def test_machine_is_edited_until_its_check_passes(here):
     server, tab, folder = here
     tab.visit(server.base)
     tab.press("leave.md")
@@ -100,7 +100,7 @@ def test_local_model_is_watched_and_its_question_answered(here):
     tab.until_it_reads("finished succeeded", "escalated.fib -> succeeded")
 
 
-def test_data_are_asked_about_and_a_repeated_call_is_skipped(here):
+def test_question_about_data_is_answered_and_a_repeated_call_is_skipped(here):
     server, tab, _ = here
     said = (
         Said(calls=(("run_sql", {"sql": SUMS}),)),

@@ -1,4 +1,4 @@
-"""Hostile texts over real HTTP: in runs, in every address and every field of a form, and in documents. They stay texts."""
+"""Hostile texts over real HTTP: in runs, in every address and every field of a form, and in documents. They all stay plain text."""
 
 from urllib.parse import quote
 
@@ -13,7 +13,7 @@ def server(tmp_path):
         yield here
 
 
-def test_hostile_text_of_a_run_makes_no_element(server):
+def test_hostile_text_of_a_run_adds_no_html_element(server):
     assert len(HOSTILE) == 40
     plain = server.page(server.start("harmless")).shape
     for text in HOSTILE:
@@ -39,7 +39,7 @@ FORMS = (
 )  # fmt: skip
 
 
-def test_hostile_text_in_every_address_and_field_makes_no_element(server):
+def test_hostile_text_in_every_address_and_field_adds_no_html_element(server):
     run = server.start("?")
     for text in HOSTILE:
         plain = text[:200].replace("\0", "").replace("\ufeff", "")
@@ -65,7 +65,7 @@ def test_hostile_text_in_every_address_and_field_makes_no_element(server):
         assert [foreign_in(html) for html in news["replace"].values() if foreign_in(html)] == []
 
 
-def test_hostile_text_in_addresses_and_forms_makes_no_element(server):
+def test_hostile_text_in_addresses_and_forms_keeps_the_page_structure(server):
     client = server.client
     usual = client.post("/runs/new", data={"machine": "0", "p.days": "no", "data": "x", "model": "y"})
     assert usual.status_code == 409
@@ -97,7 +97,7 @@ def test_hostile_text_in_addresses_and_forms_makes_no_element(server):
         assert not {"img", "svg", "iframe", "form"} & {tag for tag, _ in lost.elements}, text
 
 
-def test_hostile_document_makes_no_element(tmp_path):
+def test_hostile_document_adds_no_html_element(tmp_path):
     rows = "\n".join(f"| {text.replace(chr(0), '').replace('|', '')} | outside |" for text in HOSTILE[:20])
     name = "<img src=x onerror=alert(1)>.md"
     (tmp_path / name).write_text(

@@ -1,4 +1,4 @@
-"""What remains where a system has none of POSIX' own, as on Windows: all that needs no run, and a sentence for the rest."""
+"""Systems without POSIX functions, such as Windows: everything that needs no run works, and the rest gives a clear message."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def ran(folder, *arguments):
     ],
     ids=lambda each: each[0] if isinstance(each, list) else "",
 )
-def test_what_needs_no_run_is_there(arguments, said, tmp_path):
+def test_commands_that_need_no_run_work(arguments, said, tmp_path):
     done = ran(tmp_path, *arguments)
     assert done.returncode == 0, done.stderr
     assert said in done.stdout
@@ -49,7 +49,7 @@ def test_what_needs_no_run_is_there(arguments, said, tmp_path):
     ],
     ids=lambda each: each[0] if isinstance(each, list) else "",
 )
-def test_a_run_is_refused_in_a_sentence(arguments, said, tmp_path):
+def test_run_is_refused_in_a_sentence(arguments, said, tmp_path):
     (tmp_path / "script.md").write_text("```\nx = 1\n```\n")
     done = ran(tmp_path, *arguments)
     assert done.returncode in {1, 2}

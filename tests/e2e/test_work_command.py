@@ -1,4 +1,4 @@
-"""`dsa work`: runs that were cut off, whose timers are due, or to which something was sent, by one worker or several."""
+"""`dsa work`: runs that were cut off, whose timers are due, or that have messages, with one worker or several."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ REFUND = """# refund
 | asking | after {wait} |         | lapsed   |
 | paying | paid         |         | refunded |
 """
-#: What the effect does is said by the variable DOING of the process that performs it.
+#: The environment variable DOING of its process selects what the effect does.
 BINDINGS = """
 import asyncio, os, dsa
 
@@ -76,7 +76,7 @@ effects = {"pay": pay}
 
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
-    """A folder with the agent; begins runs of it that wait for a person, and gives their ids."""
+    """Write the agent into a folder; return a function that starts runs which wait for a person, and returns their ids."""
     monkeypatch.chdir(tmp_path)
     Path("bindings.py").write_text(BINDINGS, encoding="utf-8")
 
@@ -99,7 +99,7 @@ def desk(tmp_path, monkeypatch):
 
 
 def post(*runs):
-    """Put an approval into the inbox of each of the runs."""
+    """Post an approval to the inbox of each run."""
     with dsa.open_runs(".dsa") as opened:
         for run in runs:
             opened.post(run, Occurrence("approved"), "1")
@@ -121,34 +121,34 @@ def worker(*words, doing=""):
     )
 
 
-def stands():
-    """Return how many runs stand how."""
+def status_counts():
+    """Return the number of runs by outcome or status."""
     with dsa.open_runs(".dsa") as runs:
         found = asyncio.run(runs.list())
     return Counter(each.summary.outcome or each.status for each in found)
 
 
 def until(state):
-    """Wait until the runs stand as they should."""
+    """Wait until the runs have these outcomes or statuses."""
     deadline_s = time.monotonic() + 60
-    while stands() != state:
-        assert time.monotonic() < deadline_s, stands()
+    while status_counts() != state:
+        assert time.monotonic() < deadline_s, status_counts()
         time.sleep(0.02)
 
 
-def test_worker_takes_up_what_is_due_and_leaves_the_rest(desk):
+def test_worker_continues_due_runs_and_leaves_the_rest(desk):
     waiting, approved = desk(2)
     (overdue,) = desk(1, wait="1ms")
     post(approved)
     done = work("--once")
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(done.stdout.splitlines()) == sorted([f"{approved}  refunded", f"{overdue}  lapsed"])
-    assert stands() == {"refunded": 1, "lapsed": 1, "waiting": 1}
+    assert status_counts() == {"refunded": 1, "lapsed": 1, "waiting": 1}
     assert work("--once").stdout == ""
     assert waiting not in Path("paid.txt").read_text(encoding="utf-8")
 
 
-def test_answer_that_was_posted_in_time_comes_before_an_overdue_timer(desk):
+def test_answer_posted_in_time_comes_before_an_overdue_timer(desk):
     in_time, too_late = desk(2, wait="2s")
     post(in_time)
     with dsa.open_runs(".dsa") as runs:
@@ -173,10 +173,10 @@ def test_worker_chooses_runs_by_machine(desk):
     post(run)
     assert work("--once", "--machine", "other").stdout == ""
     assert work("--once", "--machine", "refund", "--quiet").stdout == ""
-    assert stands() == {"refunded": 1}
+    assert status_counts() == {"refunded": 1}
 
 
-def test_worker_goes_on_with_what_was_cut_off_and_not_with_what_a_person_has_stopped(desk):
+def test_worker_continues_cut_off_runs_but_not_interrupted_ones(desk):
     cut, stopped = desk(2)
     for run, sign in ((cut, signal.SIGKILL), (stopped, signal.SIGINT)):
         with subprocess.Popen(
@@ -184,32 +184,32 @@ def test_worker_goes_on_with_what_was_cut_off_and_not_with_what_a_person_has_sto
         ) as process:
             assert process.stdout.readline() == b"paying\n"
             process.send_signal(sign)
-    assert stands() == {"cut off": 1, "interrupted": 1}
+    assert status_counts() == {"cut off": 1, "interrupted": 1}
     post(stopped)
     assert work("--once").stdout == f"{cut}  refunded\n"
-    assert stands() == {"refunded": 1, "interrupted": 1}
+    assert status_counts() == {"refunded": 1, "interrupted": 1}
     assert subprocess.run([*DSA, "resume", stopped, "--quiet"], capture_output=True, check=False).returncode == 0
 
 
-def test_worker_that_is_asked_to_end_lets_go_of_its_runs(desk):
+def test_worker_releases_its_runs_on_sigterm(desk):
     (run,) = desk(1)
     with worker(doing="waits") as process:
         post(run)
         assert process.stdout.readline() == "paying\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 130
-    assert stands() == {"cut off": 1}
+    assert status_counts() == {"cut off": 1}
     assert work("--once").stdout == f"{run}  refunded\n"
 
 
-def test_run_that_ends_its_process_each_time_is_stopped(desk):
+def test_run_that_kills_its_process_each_time_is_stopped(desk):
     (run,) = desk(1)
     post(run)
     for _ in range(4):
         assert work("--once", doing="dies").returncode == 9
     done = work("--once", doing="dies")
     assert (done.returncode, done.stderr) == (1, f"{run}  not taken up: stopped: taken up 3 times without a result\n")
-    assert stands() == {"stopped": 1}
+    assert status_counts() == {"stopped": 1}
     assert work("--once").stdout == ""
     assert len(Path("paid.txt").read_text(encoding="utf-8").splitlines()) == 4
     assert subprocess.run([*DSA, "resume", run, "--quiet"], capture_output=True, check=False).returncode == 0
@@ -225,11 +225,11 @@ def test_worker_reads_modules_only_in_its_folders(desk, tmp_path):
         refused.stderr
         == f"{run}  not taken up: {tmp_path / 'refund.md'} is outside the folders that this worker may read\n"
     )
-    assert stands() == {"due": 1}
+    assert status_counts() == {"due": 1}
     assert work("elsewhere", ".", "--once").stdout == f"{run}  refunded\n"
 
 
-def test_two_workers_of_which_one_is_killed_do_every_run_once(desk):
+def test_every_run_is_done_once_even_if_a_worker_is_killed(desk):
     runs, chance = desk(60), random.Random(7)
     post(*runs)
     with worker() as first:
@@ -245,10 +245,10 @@ def test_two_workers_of_which_one_is_killed_do_every_run_once(desk):
         for run in runs:
             results = [entry for entry in opened.entries(run) if type(entry).__name__ == "ResultEntry"]
             assert len(results) == 1
-    assert sum(paid.values()) <= 60 + 16  # what the killed one had under way was done again: `in doubt` says so
+    assert sum(paid.values()) <= 60 + 16  # effects under way in the killed worker were repeated, as `in doubt` says
 
 
-#: A worker whose clock is as many milliseconds ahead as its first argument says.
+#: A worker whose clock is ahead by the milliseconds in its first argument.
 WORKER = """
 import asyncio, sys, dsa
 from dsa.edge.event_loop import MonotonicClock
@@ -274,8 +274,8 @@ def off_worker(ahead_ms):
 @pytest.mark.parametrize(
     ("count", "seed"), [(40, 0), *(pytest.param(200, seed, marks=pytest.mark.full) for seed in (1, 2, 3))]
 )
-def test_workers_whose_clocks_are_a_minute_apart_do_every_run_once(desk, count, seed):
-    """Half of the runs have a message, the others an overdue timer; of three workers one is killed at any time."""
+def test_workers_with_clocks_a_minute_apart_do_every_run_once(desk, count, seed):
+    """Half of the runs have a message, the others an overdue timer; one of three workers is killed at a random time."""
     approved, chance = desk(count // 2), random.Random(seed)
     desk(count - count // 2, wait="1s")
     post(*approved)
@@ -297,7 +297,7 @@ def test_workers_whose_clocks_are_a_minute_apart_do_every_run_once(desk, count, 
             assert events in (["asked", "approved", "paid"], ["asked", "after 1s"]), run
 
 
-def test_show_says_what_only_the_store_knows(desk):
+def test_show_reports_what_only_the_store_knows(desk):
     (overdue,) = desk(1, wait="1s")
     (posted,) = desk(1)
     post(posted)
@@ -323,7 +323,7 @@ def test_show_says_what_only_the_store_knows(desk):
         )
 
 
-def test_durations_are_told_as_written_and_another_spelling_is_no_other_timer(desk):
+def test_durations_are_shown_as_written_and_respelling_keeps_the_timer(desk):
     (run,) = desk(1, wait="1440m")
     assert "after 1440m" in dsa_says("runs", code=0)
     respelled = Path("refund.md").read_text(encoding="utf-8").replace("1440m", "24h")
@@ -357,14 +357,14 @@ def dsa_says(*words, code):
 
 
 def data_processes(folder: Path) -> list[str]:
-    """Return the ids of the child processes of this one that are at work below a folder."""
+    """Return the ids of the child processes of this process that work below a folder."""
     children = " ".join(each.read_text() for each in Path("/proc/self/task").glob("*/children")).split()
     return [each for each in children if os.path.realpath(f"/proc/{each}/cwd").startswith(str(folder))]
 
 
 @pytest.mark.limit(60)
-def test_worker_closes_the_data_of_a_conversation_that_rests(tmp_path: Path):
-    """A worker answers in many conversations, one after the other, and none of them comes back soon."""
+def test_worker_closes_the_data_of_a_resting_conversation(tmp_path: Path):
+    """A worker answers in many conversations, one after the other, so it must not keep their data open."""
     (tmp_path / "rents.csv").write_text("city,rent\nBern,20\nUri,10\n")
     call = '{"tool_calls": [{"name": "run_sql", "arguments": {"sql": "select max(rent) as r from rents"}}]}'
     (tmp_path / "script.md").write_text(f"```\n{call}\n```\n\n```\nIt is 20.\n```\n\n" * 2)

@@ -1,6 +1,6 @@
-"""A gallery: a server with a machine and a run of every kind, and a browser in front of it, for all that looks at every page.
+"""A gallery: a server with a machine and a run of every kind, and a browser, for tests of every page.
 
-`PAGES` has an address for each page and each of its states that a person may come upon: empty, with long texts, in doubt, with errors.
+`PAGES` has an address for each page and each of its states that a person may see: empty, with long texts, in doubt, with errors.
 """
 
 import json
@@ -43,7 +43,7 @@ CHAT = (
 TESTS = {"cmd": ["python", "-m", "unittest", "--verbose"]}
 CODE = (PLAN, calls(("write_file", {"path": "sizes.py", "content": "CRATE = 12\n"}), ("run_cmd", TESTS)), DONE)
 REPLIES = ("def add(a, b): return a - b", "def add(a, b): return a + b")
-#: The pages and their states: an address in which the names of runs stand in braces, and what a person reads there first.
+#: The pages and their states: an address with the names of runs in braces, and the words to wait for.
 PAGES = {
     "machines": ("/", "leave.md"),
     "machine": ("/machines/0", "1 of 2 properties is VIOLATED"),
@@ -86,25 +86,25 @@ class Gallery:
     runs: dict[str, str]
 
     def visit(self, name: str) -> None:
-        """Go to a page, and wait until it has its words."""
+        """Go to a page, and wait until its words are visible."""
         path, words = PAGES[name]
         self.tab.visit(self.server.base + path.format(**self.runs))
         self.tab.until_it_reads(words)
 
     def let_in(self) -> None:
-        """Let the browser in."""
+        """Give the browser access."""
         self.server.client.get(self.server.address)
         self.tab.visit(Outline(self.server.client.post("/invitation").text).values("aria-label", "Address")[0])
 
 
 def typed(folder: Path, *arguments: str, runs: str | None = ".dsa") -> subprocess.CompletedProcess[str]:
-    """Type a command of `dsa` in a folder."""
+    """Run a command of `dsa` in a folder."""
     command = [sys.executable, "-m", "dsa", *arguments, *(() if runs is None else ("--runs", str(folder / runs)))]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
 
 
 def lived(folder: Path) -> None:
-    """Live a run of each kind: one that dies in the middle of an effect, one with two attempts, a conversation, and work on code that asks."""
+    """Make a run of each kind: one that is killed in the middle of an effect, one with two attempts, a conversation, and work on code that asks for permission."""
     for name, text in (("leave.md", LEAVE), ("broken.md", BROKEN), ("sales.csv", SALES), ("claims.md", CLAIMS)):
         (folder / name).write_text(text)
     for name, script in (("replies", REPLIES), ("chat", CHAT), ("code", CODE)):
@@ -131,7 +131,7 @@ def lived(folder: Path) -> None:
 
 @contextmanager
 def gallery(folder: Path) -> Iterator[Gallery]:
-    """Open the gallery in a folder. Skips the test where there is no browser."""
+    """Open the gallery in a folder. Skips the test without a browser."""
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     lived(folder)
@@ -152,7 +152,7 @@ def gallery(folder: Path) -> Iterator[Gallery]:
 
 
 def axe_faults(tab: Browser) -> list[str]:
-    """Return what axe-core calls serious or critical of the page, and the elements."""
+    """Return the serious and critical faults that axe-core finds in the page, with their elements."""
     if not AXE.exists():
         pytest.skip("axe-core is not here: run tests/set_up_peers.py, or set AXE to its axe.min.js")
     tab.evaluate(AXE.read_text(encoding="utf-8") + "; 0")

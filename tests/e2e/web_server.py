@@ -1,4 +1,4 @@
-"""A real `dsa web` in a process of its own, and a client that is let in."""
+"""A real `dsa web` in a separate process, and a client with access."""
 
 import json
 import os
@@ -78,13 +78,13 @@ class Outline(HTMLParser):
 
     @property
     def shape(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Return the elements with the names of their attributes: what no text may change."""
+        """Return the elements with the names of their attributes, which no text may change."""
         return [(tag, tuple(values)) for tag, values in self.elements]
 
 
 @attrs.frozen
 class WebServer:
-    """A server under way: its process, its first address, and a client that was let in."""
+    """A running server: its process, its first address, and a client."""
 
     process: subprocess.Popen
     address: str
@@ -109,7 +109,7 @@ class WebServer:
         return path
 
     def until(self, path: str, found, **headers: str) -> dict:
-        """Read the events at an address until one is as wanted, and return it."""
+        """Read the events at an address until one matches, and return it."""
         with self.client.stream("GET", path, headers=headers) as answer:
             assert answer.status_code == 200
             for number, news in events(answer):
@@ -129,7 +129,7 @@ def events(answer: httpx.Response) -> Iterator[tuple[str, dict]]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens at."""
+    """Return an unused port."""
     with socket.socket() as here:
         here.bind(("127.0.0.1", 0))
         return here.getsockname()[1]
@@ -137,11 +137,11 @@ def free_port() -> int:
 
 @contextmanager
 def web_server(folder, *files: str, port: int = 0, runs: str = "", **more: str) -> Iterator[WebServer]:
-    """Run `dsa web` in a folder, on a free port, or on this one, with more variables in its environment; `runs` is where its runs are kept."""
+    """Run `dsa web` in a folder, on a free port or on `port`, with additional environment variables; `runs` is where its runs are stored."""
     where = runs or str(folder / ".dsa")
     program = (
         [sys.executable, "-m", "dsa"] if port else DSA
-    )  # who names a port kills the server, and starts it there again
+    )  # tests that name a port kill the server, and start it there again
     command = [*program, "web", *files, "--runs", where, "--port", str(port)]
     surroundings = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), **more}
     with (folder / "stderr.txt").open("a") as errors:
@@ -162,7 +162,7 @@ def web_server(folder, *files: str, port: int = 0, runs: str = "", **more: str) 
 
 @contextmanager
 def open_web_server(folder) -> Iterator[WebServer]:
-    """Show two machines, and let the client in."""
+    """Show two machines, and give the client access."""
     (folder / "leave.md").write_text(LEAVE)
     with web_server(folder, "leave.md", "dual_state") as here:
         assert here.client.get(here.address).status_code == 200
