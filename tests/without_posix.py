@@ -29,7 +29,10 @@ def main() -> None:
     import subprocess
     import tempfile
 
-    kept = (
+    import machines.chat.sql.data_files as limited_on_posix
+
+    imported = (
+        limited_on_posix,
         asyncio.unix_events,
         multiprocessing.util,
         shutil,
@@ -43,7 +46,7 @@ def main() -> None:
         delattr(os, name)
     from dsa.cli.main import main as dsa
 
-    assert kept
+    assert imported
     dsa()
 
 

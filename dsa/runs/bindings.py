@@ -389,11 +389,19 @@ def _modules(machine: str, path: Path | None, module: str | Path | ModuleType | 
             f"bindings cannot be of type {type(module).__name__}; pass a module, the name or file of one, or dsa.Bindings(..)"
         )
     elif path is not None and (beside := path.parent / BINDINGS_FILE).is_file():
-        yield _from_file(beside)
+        yield _module_beside(beside)
     if machine == POLICY:
         yield Bindings({PERFORM: perform})
     for point in sorted(installed_points(ENTRY_POINTS), key=lambda point: (point.name != machine, point.name)):
         yield _import(point.module)
+
+
+def _module_beside(file: Path) -> ModuleType:
+    """Import the module beside a document: that of a shipped machine by its name, once; another one from its file, whenever it is needed."""
+    package = importlib.util.find_spec("machines")
+    folder = file.resolve().parent
+    homes = [] if package is None else [Path(each).resolve() for each in package.submodule_search_locations or ()]
+    return _import(f"machines.{folder.name}.{file.stem}") if folder.parent in homes else _from_file(file)
 
 
 def _module_named(module: str) -> ModuleType:

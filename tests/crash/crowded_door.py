@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import dsa
-from dsa.edge import git
+from dsa.edge import git_artifacts
 from dsa.runs.place import RunPlace
 
 DOCUMENT = """# errand
@@ -68,7 +68,7 @@ async def remove(folder, run, boundary):
     async with dsa.open_runs(folder) as runs:
         store = runs._place.store  # noqa: SLF001  (the step of another layer)
         store.remove = dying(0, store.remove)
-        git.remove_branch = dying(1, git.remove_branch)
+        git_artifacts.remove_branch = dying(1, git_artifacts.remove_branch)
         module = sys.modules[RunPlace.__module__]
         module.shutil.rmtree = dying(2, module.shutil.rmtree)
         await runs.remove(run)

@@ -123,7 +123,7 @@ def test_implicitly_read_files_are_bound_to_the_permission_too(code, tmp_path, c
     sent = code("last", "permitted", command="send")
     told = " ".join(sent.stdout.split())
     assert "not run: " in told
-    assert named in told.partition("not run: ")[2].partition(" since leave was asked")[0].replace(",", "").split()
+    assert named in told.partition("not run: ")[2].partition(" since the user was asked")[0].replace(",", "").split()
     assert not (work / "left.txt").exists()
 
 

@@ -221,7 +221,7 @@ def test_calls_after_a_completion_are_reported_as_not_made(tmp_path, count, word
 def test_completion_without_later_calls_mentions_none(tmp_path):
     workspace_of(tmp_path)
     told, _ = shown(tmp_path, lambda view: complete() if view.done else call("list_dir"))
-    assert "behind it" not in told
+    assert " after it w" not in told
 
 
 def test_list_of_runs_shows_the_subtask_of_each_part(tmp_path):

@@ -14,7 +14,6 @@ import json
 import math
 import os
 import re
-import resource
 import select
 import shutil
 import signal
@@ -305,6 +304,8 @@ def _size_bytes(folder: Path) -> int:
 
 # --- the process that loads data ---
 
+if sys.platform != "win32":
+    import resource
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
