@@ -241,4 +241,4 @@ def test_the_demo_says_how_each_document_should_end_and_both_do(invoke, tmp_path
 def test_the_demo_is_not_content_with_another_end(invoke):
     result = invoke(demo, script=KATAS + WRONG + RIGHT)
     assert result.exit_code == 1
-    assert "announced: failed; it ended: succeeded" in result.output
+    assert "expected: failed; it ended: succeeded" in result.output

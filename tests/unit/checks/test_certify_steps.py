@@ -97,7 +97,7 @@ def test_nor_where_nothing_is_taken(generated, look):
 
 @pytest.mark.parametrize("other", ["0", "9", "v0", "u0", "None"])
 def test_it_must_leave_other_variables_as_they_are(generated, other):
-    with pytest.raises(AssertionError, match="in a on go: y becomes another"):
+    with pytest.raises(AssertionError, match="in a on go: y gets another value"):
         generated(("(u0, v1,)", f"(u0, {other},)"))
 
 

@@ -211,7 +211,7 @@ def test_an_event_that_is_accepted_by_one_alone_differs_even_where_the_other_has
         after(BAD, "| busy | never | n == most | | | over |"),
     )
     assert [show_occurrence(each) for each in found.divergence.way] == ["go", "done g.failed", "done g.failed"]
-    assert found.divergence.old.words == "means nothing to it"
+    assert found.divergence.old.words == "does not know this event or verdict"
     assert isinstance(found.divergence.new.outcome, Taken)
 
 
@@ -247,12 +247,12 @@ NARROW = (
 def test_what_one_guard_alone_can_say_differs():
     found = compared(NARROW)
     assert show_occurrence(found.divergence.occurrence) == "done g.fatal"
-    assert found.divergence.new.words == "means nothing to it"
+    assert found.divergence.new.words == "does not know this event or verdict"
     wide, narrow = machines(NARROW)
     pair = Pair(narrow, wide)
     found = compare(pair, pair.start, LIMITS)
     assert show_occurrence(found.divergence.occurrence) == "done g.fatal"
-    assert found.divergence.old.words == "means nothing to it"
+    assert found.divergence.old.words == "does not know this event or verdict"
 
 
 @pytest.mark.parametrize(("limits", "said"), [

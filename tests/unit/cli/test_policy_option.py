@@ -313,7 +313,7 @@ def test_what_cannot_be_said_of_a_run_is_a_sentence_and_nothing_is_done(command,
 def test_a_machines_run_takes_no_policies():
     crashed_while(Path(".dsa"), doing="pay")
     result = dsa("replay", "last", "--with", "mine.py")
-    assert "--with goes with a run of a policy" in result.output
+    assert "--with is for runs of policies" in result.output
 
 
 # -- deriving again ---------------------------------------------------------------------------------------------------

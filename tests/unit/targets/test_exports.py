@@ -79,7 +79,7 @@ def test_what_is_not_said_is_named(unsaid, forms, dual_state):
 @pytest.mark.parametrize(("write", "unsaid"), [(promela, promela_unsaid), (tla, tla_unsaid), (prism, prism_unsaid)])
 def test_the_text_names_what_it_does_not_say(write, unsaid, dual_state):
     machine = with_claims(dual_state, *EVERY_FORM)
-    assert write(machine).count("is not said here") == len(unsaid(machine))
+    assert write(machine).count("is not expressed here") == len(unsaid(machine))
 
 
 def test_tlc_is_told_of_what_must_hold(dual_state):
