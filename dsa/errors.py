@@ -23,10 +23,10 @@ CODES: dict[str, str] = {
     "DSA108": "An expression cannot be read.",
     "DSA109": "A property cannot be read.",
     "DSA110": "A heading looks like a section of the language and is not one.",
-    "DSA111": "Sections exclude each other, or stand where they mean nothing.",
+    "DSA111": "Sections cannot be combined, or a section is in a place where it has no meaning.",
     "DSA112": "A prompt has an unknown part or placeholder, or a part without its one fence.",
     "DSA113": "A line that names another document cannot be followed.",
-    "DSA114": "The document, or a table in it, is larger than is read.",
+    "DSA114": "The document, or a table in it, is too large to be read.",
     "DSA201": "A name is not declared.",
     "DSA202": "A name is declared twice, or stands for two things.",
     "DSA203": "A name is reserved or not well formed.",
@@ -37,10 +37,10 @@ CODES: dict[str, str] = {
     "DSA208": "A variable is assigned more than once in a row.",
     "DSA209": "A guard is read where it does not judge.",
     "DSA210": "A row sets workflow state without its guards having passed (S9, Definition 4).",
-    "DSA211": "A row revokes workflow state, or sets it by no verdict or by one of several (reported, allowed).",
+    "DSA211": "A row revokes workflow state, or sets it without a verdict or by one of several (reported, allowed).",
     "DSA212": "A declared name is never used.",
-    "DSA213": "An effect is cancelled, emitted, counted or read as pending where that cannot be meant.",
-    "DSA214": "A step's requirement or use, the goal or the result cannot be met by the steps there are.",
+    "DSA213": "An effect is cancelled, emitted, counted or read as pending where that makes no sense.",
+    "DSA214": "A step's requirement or use, the goal or the result cannot be met by the existing steps.",
     "DSA215": "A guard, a generator or a sleep cannot be made from what its row says.",
     "DSA301": "A state cannot be reached.",
     "DSA302": "A row can never be taken.",
@@ -48,17 +48,17 @@ CODES: dict[str, str] = {
     "DSA304": "Two rows are enabled at once.",
     "DSA305": "An answer or a timer is not handled where it can arrive.",
     "DSA306": "An update leaves its variable's domain.",
-    "DSA307": "An effect is emitted while as many of it are outstanding as may be.",
+    "DSA307": "An effect is emitted while the allowed number is already outstanding.",
     "DSA308": "Deadlock: not final, nothing outstanding, nothing accepted.",
     "DSA309": "An outside event is refused at some values in a state that has rows for it.",
     "DSA310": "A scenario does not run as written.",
     "DSA311": "No scenario takes these rows.",
     "DSA312": "Exploration stopped at its limit: what was not reached is unknown.",
-    "DSA313": "A property holds only because what it speaks of never happens.",
+    "DSA313": "A property holds only because what it is about never happens.",
     "DSA314": "A property holds only if an effect answers that has no time limit.",
-    "DSA315": "A property holds only if an effect does not fail, and no row is for its failure.",
-    "DSA316": "A prompt or a guard reads what an event has brought, and that event may not have come.",
-    "DSA317": "An effect or a variable is declared otherwise than the spec says.",
+    "DSA315": "A property holds only if an effect does not fail, and no row handles its failure.",
+    "DSA316": "A prompt or a guard reads the data of an event that may not have occurred.",
+    "DSA317": "An effect or a variable is not declared as the spec says.",
 }
 
 
@@ -147,7 +147,7 @@ def code_of(error: BaseException) -> str:
 
 
 class UndecidedError(DsaError):
-    """Raised when one method of checking cannot decide a question, or meets a limit first; the message says why. The caller reports it, or tries another method."""
+    """Raised when one method of checking cannot decide a question, or reaches a limit first; the message says why. The caller reports it, or tries another method."""
 
 
 def install_hint(extra: str) -> str:
@@ -168,7 +168,7 @@ def more(findings: Sequence[Diagnostic]) -> tuple[str, ...]:
 class ToolError(DsaError):
     """Raised by a tool whose call cannot be made or fails; the work goes on. The message is for the model, `code` names the rule or the fault.
 
-    `about` is JSON that the result for the model has beside.
+    `about` is JSON that the result for the model also has.
     """
 
     def __init__(self, message: str = "", *, code: str = "", about: Mapping[str, object] | None = None) -> None:

@@ -564,7 +564,7 @@ def comparison(left: Expr, sign: str, right: Expr) -> Expr:
 
 
 def _by_range(left: Expr, sign: str, right: Expr) -> Expr | None:
-    """Return what a comparison of a count with a number comes to, where its range decides that, or leaves one outcome: none, all, not one, not all."""
+    """Simplify a comparison of a count with a number, where the count's range decides it or leaves one outcome: none, all, not one, not all."""
     if isinstance(left, Integer):
         return _by_range(right, _MIRROR[sign], left) if isinstance(right, Count) else None
     match left, right:

@@ -268,7 +268,7 @@ class Ground:
     def require_time(self) -> None:
         """Raise UndecidedError when the time is over."""
         if self._effort.is_late():
-            raise UndecidedError("the time limit was met")
+            raise UndecidedError("the time limit was reached")
 
     @cached_property
     def rules_at(self) -> tuple[tuple[GroundRule, ...], ...]:
@@ -451,7 +451,7 @@ def ground(system: System, *, hurries: bool = False, is_late: Callable[[], bool]
 
 
 def _condition(draft: Ground, enabled_when: expr.Expr, safe: expr.Expr, rivals: tuple[expr.Expr, ...]) -> expr.Expr:
-    """Return when a command is taken, without the parts that values decide: most commands are safe and have no rival whenever enabled."""
+    """Return the condition under which a command is taken, without the parts that values decide: most commands are safe and have no rival whenever enabled."""
     condition = draft.ground_condition(enabled_when)
     if safe != expr.TRUE and draft.ground_condition(all_of([enabled_when, negation(safe)])) != FALSE:
         condition = draft.ground_condition(all_of([enabled_when, safe]))

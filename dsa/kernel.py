@@ -259,7 +259,7 @@ COLUMNS = {
     "Transitions": ("source", "event", "if", "update", "effects", "target"),
 }
 VERDICTS = ("passed", "failed", "fatal")
-FAULT = "a fault is not excluded"
+FAULT = "a fault is possible"
 
 
 def tables_in(text):
@@ -269,7 +269,7 @@ def tables_in(text):
     tables = {}
     for section in sections:
         name, *lines = section.split("\n")
-        assert name in COLUMNS and name not in tables, f"a section {name} may not be there"
+        assert name in COLUMNS and name not in tables, f"the section {name} is not allowed"
         assert len(lines) > 1 and all(re.fullmatch(r"\|.*\|", line) for line in lines), f"{name} is not a table"
         header, dashes, *rows = ([cell.strip(" ") for cell in line[1:-1].split("|")] for line in lines)
         first, *others = COLUMNS[name]
@@ -278,7 +278,7 @@ def tables_in(text):
         tables[name] = [dict(zip(header, row, strict=True)) for row in rows]
         names = [row[first] for row in tables[name]]
         assert all(names), f"a row of {name} has no name"
-        assert name == "Transitions" or len({*names}) == len(names), f"a name stands twice in {name}"
+        assert name == "Transitions" or len({*names}) == len(names), f"a name occurs twice in {name}"
     return tables
 
 
@@ -407,7 +407,7 @@ class Tables:
         self.code(row["if"], "rows", CONDITION)
         for change in filter(None, row["update"].split("; ")):
             word, name, sign, new = re.fullmatch(rf"(revoke )?({NAME})(?: ([-+]?)= (.+))?", change).groups()
-            assert name in self.scopes and bool(word) != bool(new), f"{change} changes no variable"
+            assert name in self.scopes and bool(word) != bool(new), f"{change} does not change a variable"
             new = self.initial[name] if word else f"{name} {sign} ({new})" if sign else new
             assert name not in [variable for variable, *_ in row["changes"]], f"{name} is set twice"
             self.code(new, "parameters" if word else "rows", self.domains[name][0])
@@ -554,28 +554,30 @@ class Claim(Tables):
 
     def __init__(self, text, claim):
         super().__init__(text)
-        assert claim.keys() <= {"form", "parts", "at", "lemmas", "ranks", "proofs"}, "a claim has other fields"
+        assert claim.keys() <= {"form", "parts", "at", "lemmas", "ranks", "proofs"}, (
+            "these are not the fields of a claim"
+        )
         self.form, self.parts, self.at = claim["form"], claim["parts"], claim.get("at")
         bare = claim.keys() == {"form", "parts", "proofs"} and claim["proofs"] == []
         assert self.form != DEFINITION_4 or bare, "this claim is about every row at all values, so it takes no evidence"
-        assert self.form in FORMS, f"nothing is claimed by '{self.form}'"
+        assert self.form in FORMS, f"'{self.form}' is not a form of claim"
         self.lemmas, self.ranks, self.proofs = claim.get("lemmas", {}), claim.get("ranks", {}), iter(claim["proofs"])
         kinds = PARTS.get(self.form, (WHEN,) * self.form.count("{}"))
-        assert len(self.parts) == len(kinds), f"'{self.form}' has other parts"
+        assert len(self.parts) == len(kinds), f"these are not the parts of '{self.form}'"
         self.fair, self.silent, self.failures = set(), set(), set()
         self.reads = [self.read(part, kind) for part, kind in zip(self.parts, kinds)]
         self.unknown = {name: Polynomial({(name,): 1}) for name in (*self.bounds, *GHOSTS) if self.at is None}
         self.ghosts = dict.fromkeys(self.numbers.values(), 0) | GHOSTS
         self.names |= self.unknown or {name: self.parameter_value(name) for name in self.parameters}
         assert self.at is None or self.at.keys() == self.parameters.keys(), (
-            "it names other values than those of parameters"
+            "it names values that are not those of parameters"
         )
         self.keys, self.nodes = set(), []
 
     def read(self, part, kind):
         """Return the code of a part; a list of them if it has several values."""
         assert type(part) is str and part == part.strip(" ") and "  " not in part, (
-            f"'{part}' is not written as it is read"
+            f"'{part}' is not written in canonical form"
         )
         if kind in ("fair", "doubts"):
             return self.assume(kind, part.split(", "))
@@ -589,13 +591,13 @@ class Claim(Tables):
         if kind == "fair":
             verdicts = {f"{guard}.{verdict}" for guard in self.verdicts for verdict in VERDICTS}
             possible = {*self.origins, *self.effect_names, *verdicts}
-            assert {*words} <= possible, f"'{', '.join(words)}' names what cannot happen"
+            assert {*words} <= possible, f"'{', '.join(words)}' names something that cannot happen"
             self.fair = {f"fair {name}" for name in words}
             return
         for doubt in words:
             effect, what = re.fullmatch(rf"({NAME}) (never answers|fails)", doubt).groups()
             assert effect in (self.effect_names if what == "fails" else self.effects), (
-                f"{effect} is not an effect that this can be said of"
+                f"this cannot be said of {effect}"
             )
             if what != "fails":
                 self.silent.add(effect)
@@ -687,7 +689,7 @@ class Claim(Tables):
             end = self.ends.get(node[0])
             free = self.form == NO_DEADLOCK and (not self.sources(node[0]) or any(taken))
             on = on or free or (self.form == NO_DEADLOCK and bool(end) and self.value(end, self.means(node), "values"))
-            assert on, f"{self.key(node)}: there may be no way on"
+            assert on, f"{self.key(node)}: the run may not be able to go on"
 
     def arrive(self, node, may):
         assert may or self.keeps_lemmas(node), f"{self.key(node)}: a lemma is not kept"
@@ -864,13 +866,13 @@ def read(certificate):
     """Return the machine and the claims of a certificate, which is JSON. Raises if it is not one."""
 
     def once(pairs):
-        assert len({name for name, _ in pairs}) == len(pairs), "a name stands twice in an object"
+        assert len({name for name, _ in pairs}) == len(pairs), "a name occurs twice in an object"
         return dict(pairs)
 
     content = json.loads(certificate, object_pairs_hook=once)
     machine, digest, claims = content["machine"], content["digest"], content["claims"]
     assert all(line.isprintable() for line in machine.split("\n")), "its machine has characters that cannot be printed"
-    assert hashlib.sha256(machine.encode()).hexdigest() == digest, "the machine is another one"
+    assert hashlib.sha256(machine.encode()).hexdigest() == digest, "the digest is not that of the machine"
     assert claims, "it claims nothing"
     return machine, claims
 
@@ -885,7 +887,7 @@ def verify_claim(machine, claim, compare=needs_file):
     assert claim.form != TABLE or claim.at is not None, "a step is compared at given values"
     prefix = (compare if claim.form == TABLE else Claim.explore)(claim) or ""
     if claim.form == DEFINITION_4 and "workflow" not in claim.scopes.values():
-        where += ", of nothing: no variable is workflow state"
+        where += ", trivially: no variable is workflow state"
     return f"{prefix}{claim.form.format(*claim.parts)}: {where}"
 
 

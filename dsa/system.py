@@ -161,7 +161,7 @@ class System:
         return self.variables[: len(self.machine.variables) + len(self.counted_effects)]
 
     def is_outstanding(self, location: int, effect: str) -> expr.Expr:
-        """Return when an effect is outstanding at a location; of the empty name, when any effect is."""
+        """Return the condition that an effect is outstanding at a location; for the empty name, that any effect is."""
         here = self.locations[location]
         if not effect:
             return any_of(self.is_outstanding(location, each) for each in self.machine.effects_with_answers)
@@ -187,7 +187,7 @@ class System:
         return self.locations[location].state in self.machine.final_states
 
     def end_at(self, location: int) -> expr.Expr:
-        """Return when a run is finished at a location that is not final, provided that no row can be taken there; FALSE for never."""
+        """Return the condition that a run is finished at a location that is not final, provided that no row can be taken there; FALSE for never."""
         end = self.machine.ends.get(self.locations[location].state)
         if end is None or self.may_rest(location) == FALSE:
             return FALSE
@@ -197,11 +197,11 @@ class System:
         )  # an enabled row counts even if it is refused
 
     def is_idle(self, location: int) -> expr.Expr:
-        """Return when no effect is outstanding here."""
+        """Return the condition that no effect is outstanding here."""
         return negation(self.is_outstanding(location, ""))
 
     def may_rest(self, location: int) -> expr.Expr:
-        """Return when a run may stay here for ever: only outside events could go on, and they may never come (S12)."""
+        """Return the condition that a run may stay here for ever: only outside events could go on, and they may never come (S12)."""
         return negation(any_of(self.promises(location).values()))
 
 
@@ -385,7 +385,7 @@ class _SystemLayout:
                 self._happens(place, occurrence, rows)
         if self._is_late():
             number = len(self._locations) - len(self._todo)
-            self._left_out.append(f"the time limit was met while the rows of {number} locations were compared")
+            self._left_out.append(f"the time limit was reached while the rows of {number} locations were compared")
         return True
 
     def system(self) -> System:
@@ -467,12 +467,12 @@ class _SystemLayout:
             self._row(place, occurrence, case, comes)
 
     def _comes_when(self, occurrence: Occurrence) -> expr.Expr:
-        """Return when an occurrence can come at a location where names do not forbid it: of a counted effect, some must be outstanding."""
+        """Return the condition that an occurrence can come at a location where names do not forbid it: of a counted effect, some must be outstanding."""
         origin = OUTSIDE if occurrence.source is not None else self._machine.event_named[occurrence.event].origin
         return comparison(counter(origin), ">", expr.Integer(0)) if origin in self._counted_effects else expr.TRUE
 
     def _pending(self, place: int, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Pending":
-        """Return when the effects are outstanding that the rows read, once the answer has discharged its own (S3)."""
+        """Return for each effect that the rows read the condition that it is outstanding, once the answer has discharged its own (S3)."""
         effects = sorted({effect for row in rows for effect in expr.pending_effects(row.condition)})
         every = self._machine.effects_with_answers
         numbers = {name: self._number_before(place, occurrence, name) for name in (every if "" in effects else effects)}
@@ -480,7 +480,7 @@ class _SystemLayout:
         return tuple((effect, numbers[effect] if effect else whole) for effect in effects)
 
     def _number_before(self, place: int, occurrence: Occurrence, effect: str) -> expr.Expr:
-        """Return when an effect is outstanding once the answer has discharged its own."""
+        """Return the condition that an effect is outstanding, once the answer has discharged its own."""
         origin = OUTSIDE if occurrence.source is not None else self._machine.event_named[occurrence.event].origin
         if effect not in self._counted_at[place]:
             return constant(effect != origin and effect in self._locations[place].outstanding)

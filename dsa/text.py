@@ -1,6 +1,6 @@
 """Text for people: suggestions for mistyped words, counted nouns, values on one line, and escapes.
 
-Processes that start while somebody waits import this module, so it imports little.
+Processes that start while a person waits import this module, so it imports little.
 """
 
 import difflib

@@ -339,14 +339,14 @@ def _verdicts(number: int, verdicts: object) -> tuple[tuple[str, Outcome], ...]:
     if verdicts is None:
         return ()
     if not isinstance(verdicts, dict) or not all(verdict in OUTCOMES for verdict in verdicts.values()):
-        raise _fault(f"'verdicts' maps guards to {', '.join(OUTCOMES)}", number)
+        raise _fault(f"'verdicts' must map guards to {', '.join(OUTCOMES)}", number)
     return tuple(cast(dict[str, Outcome], verdicts).items())
 
 
 def _text(number: int, record: Mapping[str, Any], key: str) -> str | None:
     value = record.get(key)
     if value is not None and not isinstance(value, str):
-        raise _fault(f"'{key}' is a text", number)
+        raise _fault(f"'{key}' must be a text", number)
     return value
 
 
@@ -355,7 +355,7 @@ def _values(number: int, record: Mapping[str, Any], key: str) -> tuple[tuple[str
     if values is None:
         return None
     if not isinstance(values, dict) or not all(isinstance(value, bool | int | str) for value in values.values()):
-        raise _fault(f"'{key}' maps names to numbers, true, false or texts", number)
+        raise _fault(f"'{key}' must map names to numbers, true, false or texts", number)
     return tuple(values.items())
 
 
@@ -364,14 +364,14 @@ def _names(number: int, record: Mapping[str, Any], key: str) -> tuple[str, ...] 
     if names is None:
         return None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise _fault(f"'{key}' is a list of names", number)
+        raise _fault(f"'{key}' must be a list of names", number)
     return tuple(names)
 
 
 def _loop(number: int, head: Mapping[str, Any], steps: int) -> int | None:
     loop = head.get("loop")
     if loop is not None and not (isinstance(loop, int) and 0 <= loop <= steps):
-        raise _fault(f"'loop' is a number of steps, 0 to {steps}", number)
+        raise _fault(f"'loop' must be a number of steps, 0 to {steps}", number)
     return loop
 
 
@@ -459,5 +459,5 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  (JSON)
         try:
             return int(value["#bigint"])
         except (TypeError, ValueError):
-            raise _fault(f"'#bigint' is a number written as a text, not {value['#bigint']!r}") from None
+            raise _fault(f"'#bigint' must be a number written as a text, not {value['#bigint']!r}") from None
     return value

@@ -53,9 +53,7 @@ class Prover:
             full_claim["proofs"] = recorder.proofs_found
             Claim(self._text, full_claim).explore()
         except (UndecidedError, ValueError, AssertionError, KeyError) as why:
-            raise UndecidedError(
-                f"it is proved by z3 alone; nothing was found that the kernel accepts as evidence ({why})"
-            ) from why
+            raise UndecidedError(f"z3 proves it, but no evidence was found that the kernel accepts ({why})") from why
         return full_claim
 
 
@@ -387,7 +385,7 @@ class _GraphKernel(_BoundedKernel):
         return ranks
 
     def _lowering_steps(self, place: int) -> list[KernelStep]:
-        """Return the steps that must lead lower: all, but for coming to rest those alone that nothing outside brings about."""
+        """Return the steps that must lead lower: all of them; for coming to rest, only those that nothing outside brings about."""
         return [step for step in self._steps[place] if self.form != REST or step.origin != OUTSIDE]
 
     def _fair(self, part: frozenset[int], inside: list[KernelStep]) -> tuple[str, frozenset[int]]:
@@ -409,7 +407,7 @@ MOST_CASES = 100_000
 
 
 class SealedValue:
-    """The place of any value: it can be passed on, and raises UndecidedError when it is read."""
+    """Stands for any value: it can be passed on, and raises UndecidedError when it is read."""
 
     def _looked_at(self, *_: object) -> Any:  # noqa: ANN401  (it never returns)
         raise UndecidedError("it reads a variable that the rows do not name")
@@ -494,7 +492,9 @@ class _StepComparison:
                 self._compare(here, numbers, inputs, after)
             except Exception as why:
                 where = f"{state} on {', '.join(inputs)}"
-                raise AssertionError(f"the generated step is not the table in {where}: {why or repr(why)}") from why
+                raise AssertionError(
+                    f"the generated step differs from the table in {where}: {why or repr(why)}"
+                ) from why
 
     def _compare(self, at: Configuration, numbers: Mapping[str, int], inputs: tuple[str, ...], taken: Any) -> None:  # noqa: ANN401
         source, is_timer, event = inputs[0].rpartition(" after ")
@@ -532,7 +532,7 @@ class _StepComparison:
         assert move.precedence == _precedence(order), "timers come in another order"
         for variable, value, before in zip(self._machine.variables, values, here.values, strict=True):
             is_same = self._number(value) == after[variable.name] if variable.name in numbers else value is before
-            assert is_same, f"{variable.name} becomes another"
+            assert is_same, f"{variable.name} gets another value"
         emitted_effects = [effect for effect in effects if effect != "cancel"]
         assert list(move.effects) == emitted_effects, "it asks for other effects"
         starts = [effect for _, effect, has_answers in move.starts if has_answers]

@@ -28,9 +28,9 @@ from dsa.trace import show_values
 Claim = dict[str, Any]
 #: The lemmas of locations, by the kernel's names for these.
 Lemmas = dict[str, list[str]]
-#: What the kernel calls a machine of which no configuration that is reached is faulty.
+#: What the kernel calls a machine in which no reachable configuration is faulty.
 FAULTLESS = "no fault"
-#: What the kernel calls what observers remember.
+#: The kernel's names for what observers remember.
 _GHOSTS = {HISTORY: ":flag", OBLIGATION: ":flag", NOW: ":flag", OPEN: ":flag", COUNT: ":count"}
 #: What the name of a number of outstanding effects begins with, in a system and in the kernel.
 _COUNTER, _NUMBER = counter("").name, ":number."
@@ -38,9 +38,7 @@ _COUNTER, _NUMBER = counter("").name, ":number."
 MOST_CONFIGURATIONS = 20_000
 
 _ODDS = "odds are not certified"
-_NUMBERS_AS_VARIABLES = (
-    "it is proved with the numbers of effects as variables, of which the kernel takes only one to be outstanding"
-)
+_NUMBERS_AS_VARIABLES = "its proof counts how many of an effect are outstanding, and the kernel allows only one of each"
 
 
 @attrs.frozen

@@ -82,7 +82,7 @@ class Moves:
         return self._ways[key, guards]
 
     def react(self, here: Configuration, occurrence: Occurrence) -> Taken | Refusal | None:
-        """Return what `step` gives; None where the occurrence means nothing to the machine."""
+        """Return what `step` gives; None where the machine does not know the event or a verdict."""
         try:
             return self._step(here, occurrence)
         except OccurrenceError:
@@ -291,7 +291,7 @@ class Pair:
         if isinstance(outcome, Taken):
             is_final = moves.is_over(outcome.configuration)
             return Reaction(here, outcome, "", moves.timers_started(here.state, outcome), is_final)
-        return Reaction(here, outcome, words if outcome is not None else words or "means nothing to it")
+        return Reaction(here, outcome, words if outcome is not None else words or "does not know this event or verdict")
 
     def try_arrival(self, here: ConfigurationPair, way: Arrival) -> tuple[bool, ConfigurationPair | None]:
         """Return whether both react in the same way, and where that leads; None when nothing is taken."""
@@ -343,7 +343,7 @@ class Divergence:
 
 @attrs.frozen
 class Comparison:
-    """EQUAL: in all of the `configurations`; DIFFERENT: there is a shortest divergence; UNKNOWN: a limit was met first, which `limit` names."""
+    """EQUAL: in all of the `configurations`; DIFFERENT: there is a shortest divergence; UNKNOWN: a limit was reached first, which `limit` names."""
 
     verdict: Verdict
     configurations: int

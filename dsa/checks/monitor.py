@@ -168,7 +168,7 @@ def replay(machine: Machine, record: RecordedTrace) -> Replay:
 def _compared_start(machine: Machine, record: RecordedTrace, here: Configuration) -> str:
     """Return what differs at the start of the record; empty when nothing does."""
     if record.machine is not None and record.machine != machine.name:
-        return f"the trace is one of {record.machine}, this machine is {machine.name}"
+        return f"the trace is of machine {record.machine}, but this machine is {machine.name}"
     if record.state is not None and record.state != here.state:
         return f"the machine starts in {here.state}, the record has {record.state}"
     return _different(machine, here, dict(record.values))

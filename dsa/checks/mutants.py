@@ -118,7 +118,7 @@ def _with_others(items: tuple[T, ...], places: Sequence[int], others: Sequence[T
 
 
 def _swapped_durations(machine: Machine) -> Iterator[Mutant]:
-    """Yield the machines in which two timers of a source ring in each other's place."""
+    """Yield the machines in which two timers of a source are swapped."""
     timers: dict[str, dict[str, Transition]] = {}
     for row in machine.transitions:
         if row.is_timer:

@@ -57,7 +57,7 @@ Kind = Literal["noticed", "survived", "equal", "not judged"]
 Outcome = tuple[Kind, str]
 #: Does work for each number below a count, and yields the results in order.
 Spread = Callable[[Callable[[int], Outcome], int], Iterable[Outcome]]
-_LATE: Outcome = ("not judged", "the time limit was met")
+_LATE: Outcome = ("not judged", "the time limit was reached")
 #: Takes the conditions under which a mutant differs; returns whether it is proved that no run meets them, for all parameters.
 Prover = Callable[[tuple[WatchedCondition, ...]], bool]
 #: Returns the engine for a search, by the number of the valuation, and by the property when the search is for one property.
@@ -178,7 +178,7 @@ class _MutantJudge:
         return self._warnings(self._machine)
 
     def __call__(self, mutant: Mutant) -> Outcome:
-        """Judge one mutant: its kind, and what noticed it or why it is that."""
+        """Judge one mutant: its kind, and what noticed it or why it is of that kind."""
         outcome = _LATE if self._limits.is_expired() else self._outcome(mutant)
         return _LATE if self._limits.is_expired() else outcome  # near the limit, a result may be due to lack of time
 
@@ -285,14 +285,14 @@ class _MutantComparison:
         """Judge a mutant that no run at the values explored distinguishes: whether it is equal, and how that is known."""
         sights = differences(self._system, system, never_two=True)
         if sights and not self._system.machine.parameters:
-            return "equal", "the same steps from everywhere a run can be"
+            return "equal", "the same steps wherever a run can be"
         if self._system.machine.parameters:  # at other values, two rows may be enabled at once
             sights = differences(self._system, system)
         if not sights:
             return "equal", "its rows say the same"
         if self._prove is not None and self._prove(sights):
             return "equal", "the same steps, proved for all parameter values"
-        return "survived", "no difference was found at the values explored, and none is excluded at others"
+        return "survived", "no difference was found at the values explored, but there may be one at others"
 
 
 class _ReachableSets:
@@ -402,7 +402,7 @@ class _Difference:
         return taken, places[command.target], command.updates, command.effects, _timers(command)
 
     def _same(self, command: GuardedCommand, other: GuardedCommand) -> Expr:
-        """Return when two commands lead to the same configuration with the same effects, and end the same timers."""
+        """Return the condition that two commands lead to the same configuration with the same effects, and end the same timers."""
         there = self.left[command.target] == self.right[other.target]
         if not there or command.effects != other.effects or _timers(command) != _timers(other):
             return FALSE
@@ -412,7 +412,7 @@ class _Difference:
         )
 
     def _mismatch(self, command: GuardedCommand, others: Iterable[tuple[GuardedCommand, Expr]]) -> Expr:
-        """Return when a command is taken and none of the others that does the same; each comes with when it does."""
+        """Return the condition that a command is taken, and none of the others that does the same; each other comes with the condition that it does."""
         mine = self._taken(command)
         alike = [(self._taken(other), same) for other, same in others if same != FALSE]
         if any(theirs == mine and same == TRUE for theirs, same in alike):

@@ -62,7 +62,7 @@ def vacuous(claim: Property, text: str, idle: Sequence[str], where: str) -> Diag
         return None
     what = "no scope opens: " if isinstance(claim.form, AtMost) and claim.form.between else ""
     message = f"'{text}' holds only because {what}'{idle[0]}' is never true{where}"
-    return Diagnostic("DSA313", "warning", message, place(claim.span), "fix the property, or the rows it speaks of")
+    return Diagnostic("DSA313", "warning", message, place(claim.span), "fix the property, or the rows that it is about")
 
 
 #: The value of a guard that did not run: none of its verdicts.
@@ -422,8 +422,8 @@ class _PropertyJudge:
         return PropertyValue("UNKNOWN", "; ".join(why))
 
 
-_TOO_MANY = PropertyValue("UNKNOWN", "there are more configurations than can be listed, as this form asks for")
-_LATE = PropertyValue("UNKNOWN", "the time limit was met before what was found was looked at")
+_TOO_MANY = PropertyValue("UNKNOWN", "this form needs a list of all configurations, and there are too many")
+_LATE = PropertyValue("UNKNOWN", "the time limit was reached before the results were examined")
 _USED_UP = "the time limit was used up before this property was searched"
 
 
@@ -461,7 +461,7 @@ def reason_for(form: Form, machine: Machine, trace: Trace, loop: int | None = No
         case LeadsTo():
             return _never_comes(form, machine, run, len(run) - 1 if loop is None else loop)
         case EverywherePossible(condition):
-            return f"{unparse(condition)} cannot come any more {'after step ' + str(last) if last else where}"
+            return f"{unparse(condition)} can no longer come {'after step ' + str(last) if last else where}"
         case _:
             return f"this breaks it {where}"
 

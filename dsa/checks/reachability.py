@@ -208,7 +208,7 @@ def _limit(exploration: Exploration) -> Diagnostic:
     where, span = f" at {at}" if at else "", place(exploration.machine.span)
     left_out = exploration.ground.system.left_out
     if left_out:
-        message = f"not all was explored{where} ({'; '.join(left_out)}); the rest is unknown"
+        message = f"not everything was explored{where} ({'; '.join(left_out)}); the rest is unknown"
         hint = "read fewer guards on one event, or let fewer effects be outstanding at once"
         return Diagnostic("DSA312", "error", message, span, hint)
     limit, count = exploration.limit or "a limit", exploration.configurations

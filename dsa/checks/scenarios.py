@@ -87,7 +87,7 @@ def occurrence_of(machine: Machine, configuration: Configuration, percept: Scena
         timers = [*machine.armed_timers(configuration.state), *machine.rows_from]
         source = next((where for where, event in timers if event == percept.event), None)
         if source is None:
-            raise OccurrenceError(f"no row is for '{percept.event}'")
+            raise OccurrenceError(f"no row handles '{percept.event}'")
     rows = candidates(machine, configuration.state, Occurrence(percept.event, source=source))
     if configuration.state in machine.final_states or not rows:
         return Occurrence(percept.event, source=source)

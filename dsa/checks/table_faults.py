@@ -332,7 +332,7 @@ def _cancelled_at_once(machine: Machine, row: Transition) -> Iterator[Diagnostic
             continue
         cancelled_effects = sorted(fresh & set(machine.answers) if item.effect is None else fresh & {item.effect})
         if cancelled_effects:
-            message = f"this row emits {some_of(cancelled_effects)}, and then cancels that again"
+            message = f"this row emits {some_of(cancelled_effects)}, and then cancels it"
             yield _effect_error(row, item, message, "to restart an effect, write its 'cancel' first")
 
 

@@ -438,12 +438,12 @@ def _print_file(result: FileResult, options: _Options, *, is_for_people: bool) -
     elif is_for_people:
         print_result(result.file, result.document, result.report, traces=options.traces)
         if options.module is not None and result.report is not None:
-            say(result.unbound or f"{result.file}: {options.module} binds all that it needs")
+            say(result.unbound or f"{result.file}: {options.module} binds every name that it needs")
 
 
 def _require_sense(files: tuple[str, ...], certificate: str | None, *, json_wanted: bool, sarif_wanted: bool) -> None:
     if json_wanted and sarif_wanted:
-        raise click.UsageError("--json and --sarif exclude each other")
+        raise click.UsageError("give --json or --sarif, not both")
     if certificate is not None and len(files) != 1:
         raise click.UsageError("--certificate takes one FILE: the machine that it is about")
 
@@ -451,7 +451,7 @@ def _require_sense(files: tuple[str, ...], certificate: str | None, *, json_want
 def _require_targets(folder: Path | None, certificate: str | None, *, itf: bool) -> None:
     """Raise UsageError before the work if its results could not be written."""
     if itf and folder is None:
-        raise click.UsageError("--itf is the format of --save-traces: give both")
+        raise click.UsageError("--itf sets the format of --save-traces: give both")
     require_folder(folder, "--save-traces")
     require_file(certificate, "--certificate")
 
@@ -497,6 +497,6 @@ def _unbound(file: str, machine: Machine, module: str | None) -> str:
     return ""
 
 
-def _compile(source: str) -> Any:  # noqa: ANN401  (a library of ctypes, which few checks need too)
+def _compile(source: str) -> Any:  # noqa: ANN401  (a ctypes library, which few checks need)
     """Compile C text. Without a compiler this fails, and another engine does the search."""
     return importlib.import_module("dsa.edge.processes").compile_library(source)

@@ -3,7 +3,7 @@
 All output goes through `say` and `write`. They write characters that the terminal cannot show as escapes, so that no text of a run or a model can end
 or disguise the run; without a reader the run goes on. A `ProgressLine` shows the present activity on standard error: only on a terminal, and only
 after a second. `CommandExit` ends a command with a sentence and an exit code; with `--json`, `JsonCommand` prints an object as well. `require_file`
-and its like check before the work whether files can be written: `-o` never overwrites the document that is read, and a file for users to edit only
+and similar functions check before the work whether files can be written: `-o` never overwrites the document that is read, and a file for users to edit only
 with `--force`. Options of several commands are `--param NAME=VALUE`, `--max-states N`, `--time-limit S`, and words to choose from.
 """
 
@@ -125,7 +125,7 @@ _QUIET_S, _EVERY_S = 1.0, 0.2
 
 
 def show_line(text: str) -> None:
-    """Replace the last such line by this one, on a terminal only. An empty line removes it."""
+    """Replace the last such line with this one, on a terminal only. An empty line removes it."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text}")
         sys.stderr.flush()
@@ -316,11 +316,11 @@ def require_file(path: Path | str | None, option: str) -> None:
         raise click.UsageError(f"{option} {path}: that is a folder; name a file")
     if path.exists():
         if not os.access(path, os.W_OK):
-            raise click.UsageError(f"{option} {path}: the file may not be written")
+            raise click.UsageError(f"{option} {path}: the file is not writable")
     elif not path.parent.is_dir():
         raise click.UsageError(f"{option} {path}: there is no folder {path.parent}")
     elif not os.access(path.parent, os.W_OK):
-        raise click.UsageError(f"{option} {path}: nothing may be written in {path.parent}")
+        raise click.UsageError(f"{option} {path}: the folder {path.parent} is not writable")
 
 
 def require_folder(path: Path | None, option: str) -> None:
@@ -332,11 +332,11 @@ def require_folder(path: Path | None, option: str) -> None:
     except OSError as fault:
         raise click.UsageError(f"{option} {path}: the folder cannot be made ({fault.strerror})") from None
     if not os.access(path, os.W_OK):
-        raise click.UsageError(f"{option} {path}: nothing may be written in it")
+        raise click.UsageError(f"{option} {path}: the folder is not writable")
 
 
 class _Seconds(click.FloatRange):
-    """A number of seconds from 0. NaN is refused, because such a limit would never be reached."""
+    """A number of seconds, 0 or more. NaN is refused, because such a limit would never be reached."""
 
     name = "seconds"
 

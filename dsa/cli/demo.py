@@ -54,6 +54,6 @@ def _show(finished_run: FinishedRun, expected_outcome: str, console: Console) ->
     """Print how a run ended, and a warning if that is not the expected outcome."""
     show(finished_run, console)
     if finished_run.rest.outcome != expected_outcome:
-        message = f"announced: {expected_outcome}; it ended: {headline(finished_run.rest)}"
+        message = f"expected: {expected_outcome}; it ended: {headline(finished_run.rest)}"
         console.print(Text(message, "bold red"), soft_wrap=True)
     console.print()

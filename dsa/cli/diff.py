@@ -1,4 +1,4 @@
-"""`dsa diff OLD NEW`: what another table means, how it behaves, and which runs in flight may go on under it.
+"""`dsa diff OLD NEW`: how two tables differ, whether they behave differently, and which runs in flight may go on under the new one.
 
 `compare_machines` compares what two documents declare, and what they do from their starts. `judge_runs` judges the runs in flight of a folder. The
 result is a `Diff`, printed for people or as JSON for programs.

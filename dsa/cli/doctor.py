@@ -50,7 +50,7 @@ _TIME_LIMIT_S = 10
 
 @attrs.frozen
 class ProbedFolder:
-    """The file system below a folder. `kind` is its name, empty where the system does not say; `fault` says why nothing can be stored there.
+    """The file system that a folder is on. `kind` is its name, empty where the system does not say; `fault` says why nothing can be stored there.
 
     `sync_ms` is the median time that writing 4096 bytes and syncing them takes, in milliseconds.
     """
@@ -112,13 +112,15 @@ def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
     where = str(path.resolve())
     for line in lines:
         before, _, after = line.partition(" - ")
-        point = before.split()[4].encode("latin-1", "replace").decode("unicode_escape")  # blanks stand there as \040
+        point = (
+            before.split()[4].encode("latin-1", "replace").decode("unicode_escape")
+        )  # spaces are written there as \040
         if len(point) >= longest and f"{where}/".startswith(point.rstrip("/") + "/"):
             kind, longest = after.split()[0], len(point)
     return kind
 
 
-# -- programs, and who listens ----------------------------------------------------------------------------------------
+# -- programs and servers ---------------------------------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -144,13 +146,13 @@ def probe_program(names: tuple[str, ...], *flags: str) -> InstalledProgram | Non
     lines = [line.strip() for line in (result.stdout + result.stderr).splitlines() if line.strip()]
     if result.returncode != 0:
         return InstalledProgram(
-            path, fault=f"it does not run (exit {result.returncode}): {lines[0] if lines else 'it says nothing'}"
+            path, fault=f"it does not run (exit {result.returncode}): {lines[0] if lines else 'it prints nothing'}"
         )
     return InstalledProgram(path, lines[0] if lines else "")
 
 
 def listens(address: str) -> bool:
-    """Return whether somebody takes connections at the host and port of an address."""
+    """Return whether a program accepts connections at the host and port of an address."""
     parts = urlsplit(address)
     try:
         with socket.create_connection(
@@ -190,7 +192,7 @@ _PROGRAMS: tuple[tuple[str, tuple[str, ...], tuple[str, ...], str], ...] = (
 )  # fmt: skip
 _WAL_RESET = (
     "it has the WAL-reset bug of 3.7.0 to 3.51.2 (fixed in 3.51.3, 3.50.7, 3.44.6): two connections that write or checkpoint at the same "
-    "instant can damage the file. dsa writes, opens and closes a ledger under one lock, so that its own processes never do; let no other "
+    "instant can damage the file. dsa writes, opens and closes a ledger under one lock, so that its own processes cannot do this; do not let another "
     "program (the sqlite3 shell, a backup) open ledger.db while a run goes on"
 )
 
@@ -268,11 +270,11 @@ def _runs(root: Path) -> Fact:
         return Fact("runs", "broken", f"{root}: {fault}", more)
     if folder.is_network or not folder.locks:
         why = "a network file system" if folder.is_network else "locks have no effect there"
-        text = f"{root}: {folder.kind}, {why}: keep runs on a disk of this machine (--runs)"
+        text = f"{root}: {folder.kind}, {why}: keep runs on a local disk (--runs)"
         return Fact("runs", "warning", text, more)
     text = f"{root}: {folder.kind or 'unknown file system'}, a sync takes {folder.sync_ms:.2g} ms (median)"
     if folder.is_in_memory:
-        return Fact("runs", "warning", f"{text}; it is in memory: runs are gone when the machine stops", more)
+        return Fact("runs", "warning", f"{text}; it is in memory: runs are lost when the machine stops", more)
     return Fact("runs", "ok", text, more)
 
 
@@ -290,7 +292,7 @@ def _no_ledger(root: Path) -> str:
 def _git() -> Fact:
     program = probe_program(("git",), "--version")
     if program is None or program.fault:
-        why = "missing: runs keep what they make with it; apt install git" if program is None else program.fault
+        why = "missing: runs need it to keep what they make; apt install git" if program is None else program.fault
         return Fact("git", "broken", why)
     return Fact("git", "ok", f"{program.version}, GitPython {_version('GitPython')}", {"path": program.path})
 
@@ -332,9 +334,9 @@ def _sandbox() -> Fact:
     faults = {each.name: each.fault for each in rungs}
     best_rung = next((each for each in rungs if not each.fault), None)
     better = takewhile(lambda each: each is not best_rung, rungs)
-    missing = "".join(f"\n- {each.name} cannot be had: {each.fault}" for each in better)
+    missing = "".join(f"\n- {each.name} is not available: {each.fault}" for each in better)
     if best_rung is None:
-        return Fact("sandbox", "warning", f"code of a model cannot be run{missing}", {"rung": None, "faults": faults})
+        return Fact("sandbox", "warning", f"code from a model cannot be run{missing}", {"rung": None, "faults": faults})
     notes = "".join(f"\n- {note}" for note in best_rung.notes)
     notes += "".join(f"\n- not stopped: {limit}" for limit in limits(best_rung.features))
     features = [name for name in FEATURES if name in best_rung.features]
@@ -355,9 +357,9 @@ def _keys() -> Fact:
     shapes = {shape.name for shape in SHAPES}
     names = sorted({name.partition(".")[0] for name in environment_secrets().names if name not in shapes})
     if not names:
-        text = "no variable looks like a key: no provider of models can be asked"
+        text = "no variable looks like a key: no model provider can be used"
         return Fact("keys", "missing", text, {"variables": []})
-    text = f"{', '.join(names)}; their values are kept out of all that runs leave"
+    text = f"{', '.join(names)}; their values are kept out of everything that runs write"
     return Fact("keys", "ok", text, {"variables": names})
 
 

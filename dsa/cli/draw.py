@@ -79,7 +79,7 @@ def command(file: str, form: str | None, output: Path | None, trace: str | None,
     require_file(output, "-o")
     form = form or (_ENDINGS.get(output.suffix.lower()) if output else None) or "mermaid"
     if form == "html" and (rows or full):
-        raise click.UsageError("--format html shows the document as written: leave --rows and --full out")
+        raise click.UsageError("--format html shows the document as written: leave out --rows and --full")
     machine = spell_out(load(file)) if rows else load(file)
     if trace is not None and form not in _TRACE_FORMATS:
         raise click.UsageError(f"--trace needs --format {', '.join(_TRACE_FORMATS[:-1])} or {_TRACE_FORMATS[-1]}")

@@ -69,9 +69,9 @@ def command(file: str, tool: str, output: Path | None, parameters: tuple[str, ..
         for path, text in texts.items():
             path.write_text(text, encoding="utf-8")
             say(f"wrote {path}")
-    warn_of_errors(file, machine, "the text says what the table says, faults too")
+    warn_of_errors(file, machine, "the text has the same faults as the table")
     for line in _unsaid(machine, tool):
-        say(f"not said: {line}", err=True)
+        say(f"left out: {line}", err=True)
 
 
 def _require_outputs(tool: str, output: Path | None, file: str) -> None:
@@ -101,7 +101,7 @@ def _texts(machine: Machine, tool: str, output: Path | None) -> dict[Path, str]:
         case "tla":
             name = module_name(machine) if output is None else output.stem
             if not is_module_name(name):
-                raise click.UsageError(f"a TLA+ module is named like its file, and '{name}' cannot name one")
+                raise click.UsageError(f"a TLA+ module has the name of its file, and '{name}' cannot name one")
             return {path: tla(machine, name), _configuration(path): tla_config(machine)}
         case "prism":
             return {path: prism(machine)}
@@ -122,4 +122,4 @@ def _unsaid(machine: Machine, tool: str) -> Iterator[str]:
     if tool == "xstate" and machine.properties:
         yield "the properties: XState runs machines and checks nothing; export to promela or tla"
     for state, end in machine.ends.items():
-        yield f"{state}: end when {unparse(end)}: {_ENGINES[tool]} is over in final states alone, so there it waits on"
+        yield f"{state}: end when {unparse(end)}: {_ENGINES[tool]} ends only in final states, so it goes on waiting there"

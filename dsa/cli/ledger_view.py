@@ -254,7 +254,7 @@ def status_lines(record: RunRecord, root: Path, summary: RunSummary) -> Iterator
     calls = calls_of_policy(run)
     cached_count = sum(call.is_cached for call in calls)
     if cached_count:
-        cache_text = f"{cached_count} of {len(calls)} calls had given their steps when the run was resumed last"
+        cache_text = f"{cached_count} of {len(calls)} calls had given their steps when the run was last resumed"
         facts.append(("cached", cache_text))
     facts += [("asked", questions_text(run) or ""), *to_do_items(record)]
     facts += [

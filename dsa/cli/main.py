@@ -154,7 +154,7 @@ _NOTICES = _Notices()
 
 def run_program() -> int:
     """Run the program, and return its exit code. Errors that this package raises on purpose become a message and exit code 2."""
-    # Until the command is loaded there is no garbage, and what is loaded stays. To collect again and again would take a
+    # Until the command is loaded there is no garbage, and what is loaded stays. Collecting again and again would take a
     # seventh of the time of a small check.
     gc.disable()
     if sys.stdin is None:  # a service or `<&-` has closed it: no file that is opened must get its number

@@ -88,7 +88,7 @@ def _result_lines(file: str, strength: Strength) -> Iterator[str]:
             yield f"{file}: {text}"
     yield f"{file}: {len(survivors)} survive, {len(equal)} are equal to the machine"
     if late := strength.of_kind("not judged"):
-        yield f"{file}: {len(late)} of {len(strength.results)} were not judged: {late[0].by}; allow more (--time-limit)"
+        yield f"{file}: {len(late)} of {len(strength.results)} were not judged: {late[0].by}; allow more time (--time-limit)"
 
 
 def _place(one: MutantResult) -> str:

@@ -82,7 +82,7 @@ def _say_replay(file: str, trace: str, result: Replay) -> None:
     for place, monitor in zip(places, result.observations, strict=True):
         say(_monitor_verdict(monitor), f"  {place}{monitor.text}{_since(monitor)}")
     fits = len(result.trace.steps)
-    say(f"{file}: {fits} of the {result.total} steps of {trace} are what the table does")
+    say(f"{file}: the table does the same in {fits} of the {result.total} steps of {trace}")
 
 
 def _monitor_verdict(monitor: MonitorResult) -> ColouredWord:
@@ -93,7 +93,7 @@ def _monitor_verdict(monitor: MonitorResult) -> ColouredWord:
 def _since(monitor: MonitorResult) -> str:
     """Return the step at which a monitor was decided, as text, or why the property has no monitor."""
     if monitor.report is None:
-        return "  (about all runs together: no monitor of one)"
+        return "  (about all runs together: it cannot be watched on one)"
     if monitor.report.step is None:
         return ""
     where = f"at step {monitor.report.step}" if monitor.report.step else "at the start"
@@ -135,7 +135,7 @@ def _rederive_run(stored_run: StoredRun, folder: Path, module: str | None, *, js
         with exit_on_faults(folder):
             return _again(record, _calls_again(record, folder, module), json_wanted=json_wanted)
     if module is not None:
-        raise click.UsageError("--with goes with a run of a policy: a machine's run is derived from its events alone")
+        raise click.UsageError("--with is for runs of policies: a machine's run is derived from its events alone")
     return _again(record, json_wanted=json_wanted)
 
 
@@ -278,7 +278,7 @@ def _against(
     else:
         for line in () if difference is None else difference_lines(machine, difference, file):
             say(line)
-        say(f"{same} of the {events} events of {name} are what {file} does")
+        say(f"{file} does the same in {same} of the {events} events of {name}")
     return int(difference is not None)
 
 

@@ -178,7 +178,7 @@ def _note_changes(record: RunRecord, directory: Path) -> None:
         diff = "" if is_on_server(directory) else f"dsa diff {own} {file}; "
         change = shell_command("resume", directory, "--machine", file)
         say(
-            f"{file} is not as it was; the run goes on with {copy} ({diff}{change} goes on with the file, if the run fits it)",
+            f"{file} has changed; the run goes on with {copy} ({diff}{change} goes on with the file, if the run fits it)",
             err=True,
         )
 
@@ -260,7 +260,7 @@ def command(
 
 
 def _whole(record: RunRecord, root: Path) -> RunRecord:
-    """Return the run to drive so that a run goes on; print a note if that is its whole."""
+    """Return the run to drive so that a run goes on: itself, or the run that it is a part of, with a note."""
     run_id = record.run.run_id
     with open_run_folder(root) as runs:
         whole = driving_run(runs, run_id)

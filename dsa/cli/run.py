@@ -60,12 +60,12 @@ _PLAIN_FEEDBACK = 70
 _ATTEMPT_EFFECTS = (GENERATING_EFFECT, "execute_guard")  # an attempt ends when one of these fails
 _MOST_TEXT, _SECOND_MS = 2000, 1000
 _NARROW = 50  # columns; below, a table would show nothing of the feedback
-_MARGIN = 3  # lines for the table's head, and what stands above it
+_MARGIN = 3  # the table's head, and the lines above it
 
 
 @attrs.frozen
 class AttemptRow:
-    """One attempt, as far as it has come. An empty verdict means that it is under way."""
+    """One attempt so far. An empty verdict means that it is under way."""
 
     step: str
     attempt: int
@@ -498,7 +498,7 @@ def _model_note(binding: Bindings, options: RunOptions) -> Iterator[str]:
 def start_data(machine: Machine, specification: str | None, text: str) -> Any:  # noqa: ANN401  (JSON)
     """Return the data of a run's first event. Raises click.UsageError if there is a SPECIFICATION too, and if no event can have the data."""
     if specification is not None:
-        raise click.UsageError("SPECIFICATION and --data exclude each other: give one")
+        raise click.UsageError("give SPECIFICATION or --data, not both")
     data = read_data(text)
     try:
         first_event(machine, data)

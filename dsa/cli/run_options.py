@@ -137,7 +137,7 @@ def _require_set(names: Sequence[str]) -> None:
         if name not in os.environ:
             which = f" ({number} of {len(names)})" if len(names) > 1 else ""
             message = "--secret takes the name of a variable that is set"
-            raise click.UsageError(f"{message}; there is none of the name given{which}")
+            raise click.UsageError(f"{message}; no such variable is set{which}")
 
 
 _log_format_option = click.option(
@@ -202,7 +202,7 @@ runs_option = click.option(
 )
 _BUDGET = (
     "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
-    "`calls` counts not only model calls but all effects that can return an event. Each attempt counts, also a failed one."
+    "`calls` counts not only model calls but all effects that can return an event. Each attempt counts, even a failed one."
 )
 budget_option = click.option("--budget", multiple=True, metavar="LIMIT", help=_BUDGET)
 

@@ -187,7 +187,7 @@ class RunReport:
         return {"waits_for": places(self.run), "due_ms": next_due_ms(self.run)}
 
     def _last_event(self) -> Mapping[str, object] | None:
-        """Return the last event that a row was taken for, with what it has brought."""
+        """Return the last event that a row was taken for, with its data."""
         last = None if self.run is None else _last_move(self.run)
         return None if last is None else {"event": last[1].event, "data": last[1].data}
 
@@ -497,7 +497,7 @@ def _last_move(run: Run) -> tuple[RowEntry, EventEntry] | None:
 
 
 def _brought_text(rest: Rest) -> str | None:
-    """Return what the event that ended a run has brought, on one line."""
+    """Return the event that ended a run with its data, on one line."""
     last = _last_move(rest.run) if rest.kind == "finished" else None
     return None if last is None or last[1].data is None else f"{last[1].event}: {shorten(last[1].data)}"
 

@@ -28,7 +28,7 @@ from dsa.text import closest
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
 _LONGEST = 60
-#: Where the runs are of which all these commands speak.
+#: The place of the runs that all these commands are about.
 _ROOT = click.option(
     "--runs",
     "root",

@@ -53,7 +53,7 @@ from dsa.runtime.timeline import RefusedEvent
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.text import closest, shorten
 
-#: After how many seconds somebody who waits should hear why.
+#: The seconds after which a waiting person sees why.
 _LONG_S = 2.0
 #: The place of a question: the number of an event, or the key of an effect.
 _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
@@ -130,8 +130,8 @@ def command(
 
 
 def _go_on_in_words(record: RunRecord, root: Path, run_input: RunInput, manner: Manner) -> FinishedRun:
-    """Go on with a run. Of one on a server, print what is waited for if that takes a while: a worker does the work, and may show nothing here."""
-    timer = threading.Timer(_LONG_S, say, [f"waiting until {record.run.run_id} rests"], {"err": True})
+    """Go on with a run. If one on a server takes a while, print what it waits for: a worker does the work, and may show nothing here."""
+    timer = threading.Timer(_LONG_S, say, [f"waiting for {record.run.run_id} to rest"], {"err": True})
     timer.daemon = True
     if is_on_server(root) and not manner.options.quiet:
         timer.start()
@@ -155,7 +155,7 @@ def _read_input(record: RunRecord, occurrence: Occurrence, at: str | None, key: 
 
 
 def _through_whole(run_input: RunInput, record: RunRecord, *, is_part: bool) -> tuple[RunInput, bool]:
-    """Return the input as the whole of a part takes it, whose place names the part, and whether that takes it.
+    """Return the input for the run to drive, and whether that run takes it for a part, whose name the place then has.
 
     A server has no inboxes: what is sent is taken at once.
     """
@@ -198,7 +198,7 @@ def _require_one_question(run: Run, event: str, directory: Path) -> None:
             f"\n  {shell_command('send', directory, event, at=key)}: {shorten(question_of(result))}"
             for key, result in open_questions.items()
         )
-        raise click.UsageError(f"'{event}' answers one of {len(open_questions)} open questions: say which{lines}")
+        raise click.UsageError(f"'{event}' could answer any of {len(open_questions)} open questions: say which{lines}")
 
 
 def _post(
@@ -286,7 +286,7 @@ def _say_refused(refusals: Iterable[RefusedEvent], run: Run, directory: Path) ->
 def _data(text: str | None, json_text: str | None) -> Any:  # noqa: ANN401  (JSON)
     """Return the event's data. Raises UsageError if it is given twice, and for invalid JSON or text."""
     if text is not None and json_text is not None:
-        raise click.UsageError("DATA and --data exclude each other: give one")
+        raise click.UsageError("give DATA or --data, not both")
     if json_text is not None:
         return read_data(json_text)
     if text is not None and text.lstrip().startswith(("{", "[")):

@@ -130,7 +130,7 @@ def _lines(stored_run: StoredRun, root: Path, form: str | None, after: int) -> I
 def error_lines(folder: Path) -> Iterator[str]:
     """Yield the tracebacks of users' code that a run's folder has."""
     path = folder / ERRORS
-    yield from (read_text(path).splitlines() if path.exists() else ["your code has raised nothing"])
+    yield from (read_text(path).splitlines() if path.exists() else ["your code has raised no exceptions"])
 
 
 def counter_lines(stored_run: StoredRun) -> Iterator[str]:

@@ -88,7 +88,7 @@ def command(
         tests, title = tour(graph, refusals=tries_refused), "tour"
         about = _about_tour(graph, tests)
     say(about, err=True)
-    warn_of_errors(file, graph.machine, "the tests require what the table does, faults included")
+    warn_of_errors(file, graph.machine, "the tests require what the table does, including its faults")
     # A prefix such as `rmax` stands for several parameters; the tests have their full names.
     values = {name: value for name, value in graph.machine.constants.items() if value != load(file).constants[name]}
     _write(_TestFile(graph.machine, tests, about, title, values), file, output)

@@ -101,7 +101,9 @@ def command(certificate: str, file: str | None, *, allow_missing: bool, json_wan
         machine_text = canonical(machine)[1]
         if content["machine"] != machine_text:
             digest = hashlib.sha256(machine_text.encode()).hexdigest()
-            _refuse(certificate, f"it is about another machine than {file}, whose behaviour has the digest {digest}")
+            _refuse(
+                certificate, f"it is about a different machine than {file}, whose behaviour has the digest {digest}"
+            )
         compare, required_claims = partial(require_same_steps, machine), _required_claims(machine)
     claims = content["claims"]
     with ProgressLine("judging claims") as progress:

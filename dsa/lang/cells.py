@@ -80,7 +80,7 @@ def parse_cell(
 
 def one_name(cell: Cell, what: str, findings: Findings) -> str | None:
     """Read a cell that holds one name."""
-    hint = "one name stands here: letters, digits, '_' and '.'"
+    hint = "write one name: letters, digits, '_' and '.'"
     return parse_cell(cell, lambda parser: parser.name(what).text, findings, hint=hint)
 
 
@@ -434,10 +434,10 @@ _EMPTY = {
 }
 #: Columns of other tools for things that have another place here.
 _ELSEWHERE = {
-    "entry": "effects stand in the rows that lead into a state",
-    "exit": "effects stand in the rows that lead out of a state",
-    "do": "what goes on in a state is an effect with answers, in the row that leads into it",
-    "invoke": "what goes on in a state is an effect with answers, in the row that leads into it",
+    "entry": "effects belong in the rows that lead into a state",
+    "exit": "effects belong in the rows that lead out of a state",
+    "do": "write what goes on in a state as an effect with answers, in the row that leads into it",
+    "invoke": "write what goes on in a state as an effect with answers, in the row that leads into it",
     "history": "remember the state in a variable, and write a row for each value",
 }
 NAMED_SECTIONS = frozenset({"cases", "prompt"})
@@ -486,8 +486,8 @@ def _require_inside(section: Section, findings: Findings) -> None:
         findings.doubt(block.text.text)
         if block.text.line != last_line + 1:
             end = max((table.last for table in section.tables if table.last < block.text.line), default=None)
-            message = "this row stands outside its table" + (f", which ended at line {end}" if end else "")
-            hint = "take out the empty line before it, or its indentation"
+            message = "this row is outside its table" + (f", which ended at line {end}" if end else "")
+            hint = "delete the empty line before it, or its indentation"
             findings.error("DSA105", message, block.text.span(), hint)
         last_line = block.text.line
 

@@ -642,7 +642,7 @@ def _references(
             reference.since in {*judged_events, *_with_families(judged_events, families)}
             and reference.event != reference.since
         ):
-            message = f"'{reference}' is never there: the guard judges {reference.since}, and nothing is newer"
+            message = f"'{reference}' is never available: the guard judges {reference.since}, and nothing is newer"
             findings.error("DSA107", message, words.span(), "name an event after 'since' that comes earlier")
         read.append((name, reference))
     return tuple(read)

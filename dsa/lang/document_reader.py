@@ -501,7 +501,7 @@ def _with_ends(states: tuple[State, ...], names: Names, findings: Findings) -> t
                 "DSA206",
                 message,
                 state.span,
-                f"mark as ends those of its children in which a run may end, and not '{state.name}' itself",
+                f"mark those of its children as ends in which a run may end, not '{state.name}' itself",
             )
         resolver = Resolver(attrs.evolve(names.updates, place="an end"), findings, state.span)
         result.append(attrs.evolve(state, end=resolver.condition(state.end)))
@@ -622,7 +622,7 @@ def read_spec(text: str, machine: Machine, path: str = "<text>") -> DocumentRead
     parts = sort_sections(document, findings)
     for section in parts.sections:
         if section.kind in SECTIONS - _SPEC_SECTIONS:
-            message = f"a section '{section.kind.capitalize()}' is not allowed in a spec: it belongs into the document of the machine"
+            message = f"a section '{section.kind.capitalize()}' is not allowed in a spec: it belongs in the document of the machine"
             hint = "a spec holds Properties, Scenarios, and statements about Effects and Variables"
             findings.error("DSA111", message, section.heading.span(), hint)
     declarations = Declarations(

@@ -223,7 +223,7 @@ class TokenReader:
         if token.kind != "end":
             missing = "an operator is missing before it" if token.kind in {"name", "number"} else ""
             self.reject(
-                f"'{token.text}' cannot stand here",
+                f"'{token.text}' is not allowed here",
                 self._foreign_word_hint(token) or (missing if hint is None else hint),
             )
 
@@ -281,7 +281,7 @@ class TokenReader:
         if self.next.text != "all":
             what = "comparisons of numbers" if self.next.text == _COUNT else "conditions"
             self.reject(
-                f"'{self.next.text}' cannot stand in an update, only in {what}",
+                f"'{self.next.text}' is not allowed in an update, only in {what}",
                 "to assign for each index f, write: all f: x[f] = VALUE",
             )
         self.take()
@@ -476,7 +476,7 @@ class ExpressionParser(TokenReader):
             return expr.Name(effect, "pending", span=self._since(token.start))
         if token.text == "else":
             self.reject(
-                "'else' cannot stand inside an expression", "write 'else', or 'else and CONDITION', as the whole cell"
+                "'else' is not allowed inside an expression", "write 'else', or 'else and CONDITION', as the whole cell"
             )
         name = self.name("a name, a number or '('")
         if name.text in self._indices:
@@ -530,10 +530,10 @@ class ExpressionParser(TokenReader):
     def literal(self) -> expr.Expr:
         """Read a single value: a number with its sign, or a word."""
         if self.at("("):
-            self.reject("a value stands here, not an expression")
+            self.reject("only a value is allowed here, not an expression")
         value = self._unary()
         if isinstance(value, expr.Negate):
-            self.reject("a value stands here, not an expression")
+            self.reject("only a value is allowed here, not an expression")
         return value
 
 

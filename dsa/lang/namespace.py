@@ -433,7 +433,7 @@ class Names:
             if kind == "state" and place.name.rpartition(".")[2].lower() in {"h", "history"}:
                 hint = "there is no history: remember the state in a variable, and write a row for each value"
             if kind == "event" and place.name in {"entry", "exit"}:
-                hint = "effects stand in the rows that lead into a state, or out of it"
+                hint = "effects belong in the rows that lead into a state, or out of it"
         findings.error("DSA201", message, place.span, hint, about=place.name)
 
 

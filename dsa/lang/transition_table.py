@@ -67,7 +67,7 @@ def read_rows(records: list[TableRecord], findings: Findings) -> list[WrittenRow
 
 
 class _CellReader:
-    """A reader of cells that reads those once that the rows share which a row with families stands for."""
+    """A reader that reads each cell once that the rows share which a row with families stands for."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings

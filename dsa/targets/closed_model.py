@@ -121,7 +121,7 @@ class ClosedModel:
         return tuple(step.number for step in self.steps if predicate(step))
 
     def is_idle(self, step: ClosedCommand) -> expr.Expr:
-        """Return when a step is possible and changes nothing, so that a checker of behaviours cannot see it; false for most."""
+        """Return the condition that a step is possible and changes nothing, so that a checker of behaviours cannot see it; false for most."""
         command = step.command
         if command.source != command.target:
             return FALSE
@@ -155,7 +155,7 @@ def initial_values(machine: Machine) -> dict[str, expr.Value]:
 
 
 def _condition(whole: Ground, command: GuardedCommand, rule_condition: expr.Expr) -> expr.Expr:
-    """Return when a command is taken, without the parts that the parameters' values decide."""
+    """Return the condition that a command is taken, without the parts that the parameters' values decide."""
     if rule_condition == expr.TRUE:
         return expr.TRUE
     parts = [command.enabled_when]
@@ -206,7 +206,7 @@ def require_few_outstanding(machine: Machine, tool: str, greatest: int) -> None:
             span = machine.effect_named[effect].span
             where = f"line {span.line}: " if span else ""
             raise export_error(
-                f"{where}{most} of {effect} may be outstanding, and {tool} computes with numbers up to {greatest}"
+                f"{where}{most} of {effect} may be outstanding, but {tool} computes with numbers up to {greatest}"
             )
 
 
@@ -226,7 +226,7 @@ def require_numbers(
     places = ((where, bounds) for where, node in expressions for bounds in _extents(node, ranges))
     for where, (low, high) in itertools.chain(ranges.items(), places):
         if low < least or high > greatest:
-            raise export_error(f"{where}: numbers from {low} to {high}, and {tool} computes with {least} to {greatest}")
+            raise export_error(f"{where}: numbers from {low} to {high}, but {tool} computes with {least} to {greatest}")
 
 
 def _extents(whole: expr.Expr, ranges: Mapping[str, tuple[int, int]]) -> Iterator[tuple[int, int]]:

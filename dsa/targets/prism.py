@@ -54,13 +54,13 @@ def prism_unsaid(machine: Machine) -> tuple[str, ...]:
 def _unsaid(form: Form) -> str:
     match form:
         case Always(p) | Never(p) | Possible(p) | Probability(p):
-            return "it speaks of what happens at a step; export to promela" if happens(p) else ""
+            return "it is about what happens at a step; export to promela" if happens(p) else ""
         case ExpectedCount(Name(_, "effect"), _):
             return ""
         case ExpectedCount():
             return "only effects are counted"
         case _:
-            return "no formula over states says it; export to promela"
+            return "no formula over states expresses it; export to promela"
 
 
 @attrs.frozen
@@ -200,11 +200,11 @@ class _PrismModel:
         for guard in machine.guards:
             is_asked = any(guard.name in dict(s.command.occurrence.verdicts) for s in model.steps)
             if is_asked and guard.name not in self._odds:
-                yield f"// {guard.name} has no odds that add up to 1 over what it says, so its verdicts are somebody's choice."
+                yield f"// {guard.name} has no odds that add up to 1 over what it says, so its verdicts are choices."
         if is_chain:
             yield "dtmc"
         else:
-            yield "// Somewhere somebody chooses what comes: ask for Pmin, Pmax, Rmin, Rmax."
+            yield "// It is sometimes a choice what comes: ask for Pmin, Pmax, Rmin, Rmax."
             yield "mdp"
         yield ""
         for name, value in machine.constants.items():
@@ -307,7 +307,7 @@ class _PrismModel:
             place = f"line {item.span.line}: " if item.span else ""
             yield f"// {place}{show(item.form)}"
             if words := _unsaid(item.form):
-                yield f"//   Property {number} is not said here: {words}."
+                yield f"//   Property {number} is not expressed here: {words}."
             else:
                 yield f"//   {self._formula(item.form, is_chain=is_chain)}"
 

@@ -36,14 +36,14 @@ def promela_unsaid(machine: Machine) -> tuple[str, ...]:
 def _unsaid(form: declarations.Form) -> str:
     match form:
         case declarations.EverywherePossible():
-            return "no temporal formula over single runs says it"
+            return "no temporal formula over single runs expresses it"
         case declarations.LeadsTo(doubts=(_, *_)):
             return "that an effect fails, or never answers, is not a part of the model; dsa check judges it"
         case declarations.LeadsTo(is_weak=True):
             return "only strong fairness is written out; dsa check judges it"
         case declarations.Probability() | declarations.ExpectedCount():
-            return "SPIN knows no probabilities; export to prism"
-    return "" if isinstance(form, _WrittenForm) else "the model does not say this form; dsa check judges it"
+            return "SPIN has no probabilities; export to prism"
+    return "" if isinstance(form, _WrittenForm) else "the model cannot express this form; dsa check judges it"
 
 
 #: The forms that a `_PropertyWatch` writes.
@@ -104,13 +104,13 @@ class _PromelaModel:
         if numbers:
             yield " * One property: spin -DPROPERTY_1 -a FILE && gcc -O2 -o pan pan.c && ./pan -a -m1000000"
             yield " * An error is a counterexample (of `possible`, a witness); spin -t -p FILE shows it."
-        yield " * A run may end anywhere here: that it gets stuck is what `dsa check` reports. */"
+        yield " * A run may end anywhere here; `dsa check` reports runs that get stuck. */"
         yield ""
 
     def _words(self) -> Iterator[str]:
         for number, item, watch in self._watches:
             if words := _unsaid(watch.form):
-                yield f"/* Property {number} is not said here: {_comment(declarations.show(item.form))}: {words}. */"
+                yield f"/* Property {number} is not expressed here: {_comment(declarations.show(item.form))}: {words}. */"
 
     def _declaration(self, variable: Variable, field: Field) -> str:
         is_bool = isinstance(variable.domain, BooleanDomain)

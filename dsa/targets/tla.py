@@ -96,9 +96,7 @@ def _claim(number: int, item: Property) -> _TlaProperty:
         case LeadsTo(cause, goal) if not happens(cause) and not happens(goal):
             return _TlaProperty(number, item, "PROPERTY")
         case LeadsTo():
-            return _TlaProperty(
-                number, item, words="it speaks of what happens at a step; the export to promela says it"
-            )
+            return _TlaProperty(number, item, words="it is about what happens at a step; the export to promela has it")
         case _:
             return _TlaProperty(number, item, words="it needs memory or chance; see the exports to promela and prism")
 
@@ -133,7 +131,7 @@ class _TlaModule:
             yield from self._step(step)
         yield "Next =="
         yield from (f"  \\/ Step{step.number}" for step in model.steps)
-        yield "  \\/ UNCHANGED vars \\* a run may end anywhere here: that it gets stuck is what `dsa check` reports"
+        yield "  \\/ UNCHANGED vars \\* a run may end anywhere here; `dsa check` reports runs that get stuck"
         yield "Spec == Init /\\ [][Next]_vars"
         yield ""
         yield "InDomains =="
@@ -190,7 +188,7 @@ class _TlaModule:
             place = f"line {claim.item.span.line}: " if claim.item.span else ""
             yield f"\\* {place}{show(claim.item.form)}"
             if claim.words:
-                yield f"\\* Property {claim.number} is not said here: {claim.words}."
+                yield f"\\* Property {claim.number} is not expressed here: {claim.words}."
             else:
                 if isinstance(claim.item.form, Possible):
                     yield "\\* As an INVARIANT its violation is a witness, so it is not in the configuration."

@@ -33,7 +33,7 @@ class Texts(GeneratorInterface):
         """Return the next text. AssertionError when there is none left."""
         self.calls.append((context, template))
         text = next(self._texts, None)
-        assert text is not None, "the list of texts has come to its end"
+        assert text is not None, "the list of texts is used up"
         if isinstance(text, Exception):
             raise text
         return Artifact(text)
@@ -53,7 +53,7 @@ class Verdicts(GuardInterface):
         """Return the next result. AssertionError when there is none left."""
         self.calls.append((artifact, dependencies))
         result = next(self._results, None)
-        assert result is not None, "the list of results has come to its end"
+        assert result is not None, "the list of results is used up"
         if isinstance(result, Exception):
             raise result
         return GuardResult(not result, result) if isinstance(result, str) else result

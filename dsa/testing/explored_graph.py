@@ -1,7 +1,7 @@
 """The explored machine as a graph, the coverage of its rows, and transition tours.
 
 `graph_of` explores a machine at its parameters' values: every configuration it can reach, and what each occurrence does there.
-The graph is held whole; An error says when it is too large for that.
+The whole graph is in memory; DsaError is raised if it is too large for that.
 
 `Coverage` records which rows, states and verdicts tests have taken, and reports what is missing. Rows that cannot be taken at these
 parameters are not required; they are listed apart.
@@ -229,7 +229,7 @@ def listen(listener: Listener) -> None:
 
 
 def forget_listener(listener: Listener) -> None:
-    """Call it no more."""
+    """Stop calling it."""
     _listeners.remove(listener)
 
 

@@ -169,7 +169,7 @@ class Lockstep:
             effects = tuple(answer)
             same, actual_text = isinstance(result, Taken) and effects == result.effects, _join_names(effects)
             if any(isinstance(effect, str) and effect.partition(" ")[0] == "cancel" for effect in effects):
-                actual_text += " (feed gives the effects emitted only: cancellations are not returned)"
+                actual_text += " (feed returns only the effects emitted, not cancellations)"
         if not same:
             self._disagree("the answer", expected_text, actual_text, result)
 
@@ -298,7 +298,7 @@ class _ShownNames:
     def _keys_that_differ(
         self, effect: str, before: tuple[str, ...], keys: tuple[str, ...], lasting_count: int
     ) -> Iterator[tuple[str, str, str]]:
-        """Yield a key that must be another one; `lasting_count` of those from before must still be there."""
+        """Yield a key that must be a new one; `lasting_count` of those from before must still be there."""
         same_keys = [key for key in keys if key in before]
         if len(same_keys) < lasting_count:
             yield f"the key of {effect}", ", ".join(before), ", ".join(keys)
@@ -565,7 +565,7 @@ def state_machine_test(
             walk_class.plan = attrs.evolve(plan, patience=TimeBudget())
             run_state_machine_as_test(walk_class, settings=_that_may_end(self.settings))
             if walk_class.plan.patience.skipped_count:
-                message = f"after {LONGEST_S:g} s of walks the implementation was not asked any more: {walk_class.plan.patience.skipped_count} walks were left"
+                message = f"after {LONGEST_S:g} s of walks the implementation was no longer asked: {walk_class.plan.patience.skipped_count} walks were left"
                 warnings.warn(message, stacklevel=1)
             play_into(plan.coverage, make_implementation, row_tour(graph, but=plan.coverage.rows))
             plan.coverage.require(require_rows, graph)

@@ -193,7 +193,7 @@ class MachineCoverage:
         listen(self.hear)
 
     def pytest_unconfigure(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         setattr(Run, "feed", self._feed)  # noqa: B010
         forget_listener(self.hear)
 

@@ -43,7 +43,7 @@ _FIELDS_FOR_OPTIONS = (
     (r"--success names the one that counts, of:", f"choose the one that counts in '{_SUCCESS}', of:"),
     (r"\(--vary\)", f"(the field '{_VARY}')"),
     (r"\(--vary (\S+)\)", rf"(write \1 into the field '{_VARY}')"),
-    (r"with --outside a target", f"with '{_OUTSIDE}', a target"),
+    (r"with --outside, a target", f"with '{_OUTSIDE}', a target"),
     (r"such as --event (\w+)=0\.8", r"such as 0.8 in '\1 comes'"),
 )
 

@@ -90,4 +90,4 @@ def test_run_without_errors_says_so(tmp_path):
     made = BINDINGS.replace("EFFECT", "pass").replace("GUARD", "pass").replace("ASYNC ", "")
     (tmp_path / "bindings.py").write_text(made, encoding="utf-8")
     assert dsa(tmp_path, "run", "shop.md", "--data", '"x"').returncode == 0
-    assert dsa(tmp_path, "show", "last", "--errors").stdout.startswith("your code has raised nothing")
+    assert dsa(tmp_path, "show", "last", "--errors").stdout.startswith("your code has raised no exceptions")

@@ -241,4 +241,4 @@ def test_demo_announces_how_each_document_ends_and_both_do(invoke, tmp_path):
 def test_demo_fails_if_a_document_ends_differently(invoke):
     result = invoke(demo, script=KATAS + WRONG + RIGHT)
     assert result.exit_code == 1
-    assert "announced: failed; it ended: succeeded" in result.output
+    assert "expected: failed; it ended: succeeded" in result.output

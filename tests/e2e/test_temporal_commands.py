@@ -288,7 +288,7 @@ def test_files_that_exist_only_in_a_folder_are_not_named(desk: Path, namespaces:
         document.write_text(f"{ORDER}| drafted | after 24h | end.sent | |\n")
         resumed = dsa(desk, where, "resume", "last")
         assert resumed.stderr == (
-            f"{document} is not as it was; the run goes on with the table that it began with (dsa resume {report['run']} "
+            f"{document} has changed; the run goes on with the table that it began with (dsa resume {report['run']} "
             f"--machine {document} --runs {where} goes on with the file, if the run fits it)\n"
         )
         errors = dsa(desk, where, "show", "last", "--errors")

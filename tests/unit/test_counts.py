@@ -589,7 +589,7 @@ def test_success_after_a_bound_in_a_count_makes_the_limit_no_ceiling(condition):
     ("condition", "reason"),
     [
         ("count(retries == rmax, x) < 1", "rmax is compared for equality"),
-        ("(retries < rmax) == x and retries < rmax", "rmax is read other than in a comparison"),
+        ("(retries < rmax) == x and retries < rmax", "rmax is read outside of a comparison"),
         ("count(x, true) < rmax - retries and count(x, retries != rmax) > 1", "rmax is compared for equality"),
     ],
 )

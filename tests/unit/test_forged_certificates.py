@@ -65,7 +65,7 @@ FORGED = {
         "value_in_wide_digits": Forged(REFUSED, "not a number of the language", "'１' is not a value of rmax"),
         "value_with_white_space": Forged(REFUSED, "not a number of the language", "' 0_0 ' is not a value of rmax"),
         "value_of_no_parameter": Forged(
-            REFUSED, "a value of a name that the machine has not", "it names other values than those of parameters"
+            REFUSED, "a value of a name that the machine has not", "it names values that are not those of parameters"
         ),
         "value_below_the_domain": Forged(REFUSED, "rmax is at least 0", "rmax = -1 lies outside its domain"),
         "value_not_a_number": Forged(REFUSED, "NaN is not valid JSON", "nan is not a value of rmax"),
@@ -73,7 +73,7 @@ FORGED = {
             REFUSED, "more than is read", "this is not an expression: retries < 9999999999999999999999999999999999999"
         ),
         # the certificate itself
-        "machine_twice": Forged(REFUSED, "two machines in one certificate", "a name stands twice in an object"),
+        "machine_twice": Forged(REFUSED, "two machines in one certificate", "a name occurs twice in an object"),
         "claims_none": Forged(REFUSED, "it claims nothing", "it claims nothing"),
     },
     # dual_state with one retry too many
@@ -111,9 +111,7 @@ FORGED = {
         ),
         "guarded_by_domain_of_w": Forged(REFUSED, "w is set on g.failed", BARE),
         "guarded_by_nothing": Forged(REFUSED, "w is set on g.failed", BARE),
-        "guarded_honest": Forged(
-            REFUSED, "w is set on g.failed", "a fault is not excluded: idle, go, g.failed: w is set"
-        ),
+        "guarded_honest": Forged(REFUSED, "w is set on g.failed", "a fault is possible: idle, go, g.failed: w is set"),
     },
     # a row sets workflow state on g.failed, at a value that no run comes to
     "reached": {

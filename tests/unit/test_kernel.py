@@ -80,7 +80,7 @@ def test_kernel_runs_alone(tmp_path, good):
         assert f"{said}: rmax = 3\n" in told
     needs = "not established, this needs FILE (`dsa verify CERTIFICATE FILE`): "
     assert [line for line in told.splitlines() if TABLE in line] == [f"{needs}{TABLE}: rmax = {n}" for n in "3030"]
-    assert run("kernel.py", "bad.json") == (1, "refused: the machine is another one\n")
+    assert run("kernel.py", "bad.json") == (1, "refused: the digest is not that of the machine\n")
     assert run("-O", "kernel.py", "good.json")[0] == 1
 
 
@@ -209,7 +209,7 @@ def test_no_lemmas_certify_the_off_by_one_table(form, share):
     )
     for one, other in islice(product(LEMMAS, repeat=2), 0, None, share):
         everywhere = {key: [one] for key in ("idle", "generating query_llm")} | {"validating execute_guard": [other]}
-        with pytest.raises(UndecidedError, match="it is proved by z3 alone"):
+        with pytest.raises(UndecidedError, match="z3 proves it, but no evidence was found"):
             Prover(OFF_TEXT, LOCATIONS).prove_claim(claim | {"lemmas": everywhere})
 
 

@@ -55,13 +55,13 @@ def test_events_alone_are_a_trace():
     ('\n{"level": "info"}\n{"event": "e"}', 2, "neither 'event'"),
     ('{"event": "e"}\nno', 2, "not JSON"),
     ('{"event": "e"}\n{"even": "e"}', 2, "has no 'event'"),
-    ('{"event": 1}', 1, "'event' is a text"),
-    ('{"event": "e", "verdicts": {"g": "maybe"}}', 1, "'verdicts' maps guards to passed, failed, fatal"),
-    ('{"event": "e", "changed": {"x": 1.5}}', 1, "'changed' maps names to numbers"),
-    ('{"event": "e", "effects": "x"}', 1, "'effects' is a list of names"),
-    ('{"machine": "m", "loop": 2}\n{"event": "e"}', 1, "'loop' is a number of steps, 0 to 1"),
+    ('{"event": 1}', 1, "'event' must be a text"),
+    ('{"event": "e", "verdicts": {"g": "maybe"}}', 1, "'verdicts' must map guards to passed, failed, fatal"),
+    ('{"event": "e", "changed": {"x": 1.5}}', 1, "'changed' must map names to numbers"),
+    ('{"event": "e", "effects": "x"}', 1, "'effects' must be a list of names"),
+    ('{"machine": "m", "loop": 2}\n{"event": "e"}', 1, "'loop' must be a number of steps, 0 to 1"),
     ('{"states": []}', None, "'states' is not a list of states"),
-    ('{"states": [{"mbt::actionTaken": "e", "x": {"#bigint": "y"}}]}', None, "'#bigint' is a number"),
+    ('{"states": [{"mbt::actionTaken": "e", "x": {"#bigint": "y"}}]}', None, "'#bigint' must be a number"),
 ])  # fmt: skip
 def test_invalid_trace_is_refused_with_its_line(text, line, message):
     with pytest.raises(ValueError, match=message) as raised:

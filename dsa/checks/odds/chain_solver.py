@@ -220,7 +220,7 @@ def proportions(choice: Choice) -> list[tuple[Decimal, Edge]]:
 
 def visits(chain: Chain) -> Visits:
     """Return how often each node is met on average, for a chain without choices."""
-    assert not chain.is_chosen, "somebody chooses"
+    assert not chain.is_chosen, "there are choices"
     averages = [0.0] * len(chain.numbers)
     averages[0] = 1.0
     endless: set[int] = set()

@@ -130,7 +130,7 @@ def read_attempts(
 
 
 #: Why a trace that says where it began and where it loops (`dsa.trace`) is not a recorded run.
-_TRACE_IS_NO_RUN = "this is a trace that `dsa check --save-traces` found, not a run that has been, and says nothing of how often a guard passes"
+_TRACE_IS_NO_RUN = "this is a trace that `dsa check --save-traces` wrote, not a recorded run, so it does not show how often a guard passes"
 
 
 def _is_itf(text: str) -> bool:
@@ -335,7 +335,7 @@ def _by_run(attempts: Sequence[VerdictSample], means: Mapping[str, float]) -> In
         variance += history * history * mean * (1 - mean)
         pairs += history != 0
         episodes[guard] = episodes.get(guard, 0.0) + deviation
-    finding = "what passes comes in the same runs" if total > 0 else "runs that pass early fail later"
+    finding = "passed verdicts come in the same runs" if total > 0 else "runs that pass early fail later"
     return _independence_test("passing does not depend on how the run went before", total, variance, pairs, finding)
 
 
@@ -345,7 +345,7 @@ def _independence_test(question: str, total: float, variance: float, informative
         return Independence(question, 0.0, None, level, "too few attempts to tell")
     deviation = total / sqrt(variance)
     rare = two_sided(deviation)
-    return Independence(question, deviation, rare, level, finding if rare < level else "nothing speaks against it")
+    return Independence(question, deviation, rare, level, finding if rare < level else "no evidence against it")
 
 
 _MOST_SCALE = 1 << 20
@@ -502,7 +502,7 @@ def _counts(machine: Machine, attempts: Sequence[VerdictSample], guard: str, fat
     passed, failed, fatal = (outcomes.count(outcome) for outcome in ("passed", "failed", "fatal"))
     fatal_odds = tuple(fatals.get(guard, machine.guard_named[guard].fatal_odds))
     if len(set(fatal_odds)) > 1:
-        raise odds_error(f"beside recorded runs, fatal of guard {guard} has one number for all retries")
+        raise odds_error(f"with recorded runs, --fatal of guard {guard} takes one number for all retries")
     assumption = fatal_odds[0] if fatal_odds else 0.0
     return Counts(guard, passed, failed, fatal, None if fatal and not fatal_odds else assumption)
 

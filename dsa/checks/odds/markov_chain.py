@@ -267,7 +267,7 @@ class Chain:
     def require_time(self) -> None:
         """Raise UndecidedError when the time is over."""
         if self.is_expired():
-            raise UndecidedError("the time limit was met before the odds were worked out")
+            raise UndecidedError("the time limit was reached before the odds were worked out")
 
     @property
     def system(self) -> System:
@@ -323,7 +323,7 @@ def _require_events(machine: Machine, events: Mapping[str, float]) -> None:
             raise odds_error(f"{chance:g} is not a probability of event {name}: it must lie between 0 and 1")
         origin = machine.event_named[name].origin
         if name == f"{origin}.failed" and origin not in machine.failures_handled:
-            raise odds_error(f"no row is for {name}: such a failure stops the run where it is, so it can have no odds")
+            raise odds_error(f"no row handles {name}: such a failure stops the run where it is, so it cannot have odds")
 
 
 #: What a rule does to a configuration's data: the data after it, or None when it is not taken.
@@ -370,11 +370,11 @@ class _ChainLayout:
         return Chain(*layout, missing, stop_reason, unused_events, unanswered_states, self._limits.is_expired)
 
     def _limit_reached(self, node: int) -> str:
-        """Return which limit is met before the choices of a node are added."""
+        """Return which limit is reached before the choices of a node are added."""
         if node >= self._limits.max_states:
             return f"more than {self._limits.max_states} configurations"
         if node % _NODES_PER_CHECK == 0 and self._limits.is_expired():
-            return f"the time limit was met after {node} configurations"
+            return f"the time limit was reached after {node} configurations"
         return ""
 
     def _node(self, number: int, counts: tuple[int, ...], *, end: EndKind | None, key: object = None) -> int:

@@ -320,11 +320,11 @@ def _estimate(estimate: Estimate) -> list[str]:
         *_success_bounds(estimate, level),
     ]
     if estimate.if_fatal is not None:
-        if_fatal = f"  at least {_number(estimate.if_fatal)} if what was never fatal may yet be"
-        lines.append(f"{if_fatal} (--fatal assumes it is not)")
+        if_fatal = f"  at least {_number(estimate.if_fatal)} if guards may be fatal that never were"
+        lines.append(f"{if_fatal} (--fatal assumes that they are not)")
     if estimate.whole_runs is not None:
         lines.append(
-            f"  at least {_number(estimate.whole_runs)} from how whole runs ended alone, however attempts depend"
+            f"  at least {_number(estimate.whole_runs)} from the ends of whole runs alone, even if attempts are not independent"
         )
     lines += [f"  {_test(test)}" for test in estimate.independence]
     return [*lines, *(f"  {note}" for note in estimate.notes)]
@@ -369,12 +369,10 @@ def _target_lines(answer: OddsAnswer) -> list[str]:
 
 def _missing(estimate: Estimate, target: float) -> str:
     if estimate.missing_runs == 0:
-        return f"target {target:g}: the bound is there with these runs"
+        return f"target {target:g}: these runs are enough for the bound"
     if estimate.missing_runs is None:
-        return f"target {target:g}: no number of runs like these brings the bound there"
-    return (
-        f"target {target:g}: about {estimate.missing_runs} more runs like these are missing for the bound to be there"
-    )
+        return f"target {target:g}: no number of runs like these would be enough for the bound"
+    return f"target {target:g}: the bound needs about {estimate.missing_runs} more runs like these"
 
 
 def _target_text(result: TargetResult) -> str:

@@ -157,7 +157,7 @@ class _Decision:
                 return self._decide_comparison(node)
             case _:
                 if self.grows(node):
-                    raise UndecidedError(f"{self} is read other than in a comparison")
+                    raise UndecidedError(f"{self} is read outside of a comparison")
                 return node
 
     def grows_with(self, variable: Variable) -> bool:
@@ -220,7 +220,7 @@ class _Decision:
                 factor = self._constant_value(right if one else left)
                 return (one or other) * factor
             case _ if self.grows(node):
-                raise UndecidedError(f"{self} is read other than in a comparison")
+                raise UndecidedError(f"{self} is read outside of a comparison")
             case _:
                 return 0
 
@@ -323,10 +323,10 @@ def curve(question: Question, what: VariedParameter, values: Iterable[int]) -> t
 
 
 def smallest(question: Question, target: float, what: VariedParameter) -> TargetResult:
-    """Find the smallest value at which success is at least `target` (the least, where somebody chooses).
+    """Find the smallest value at which success is at least `target` (the least over all choices).
 
     A value counts only where nothing is unknown: not where the table refuses what can come, or a variable starts
-    outside its domain. Where a limit is met, the answer is unknown. Raises ParameterError for an invalid target.
+    outside its domain. Where a limit is reached, the answer is unknown. Raises ParameterError for an invalid target.
     """
     if not 0 < target <= 1:
         raise odds_error(f"{target:g} is not a target: it must be above 0 and at most 1")
@@ -358,14 +358,14 @@ class _TargetSearch:
         try:
             at_infinity = limit(self._question.system, self._what.parameters, self._question.success)
         except UndecidedError as why:
-            return self._one_by_one(None, f"what success tends to is not known: {why}")
+            return self._one_by_one(None, f"the limit that success tends to is not known: {why}")
         chain = attrs.evolve(self._question, system=at_infinity.system).chain()
         if not chain.complete:
             raise UndecidedError(f"where {self._what.name} has no end: {chain.stop_reason}")
         if chain.missing:
             return self._one_by_one(None, f"no odds of {', '.join(chain.missing)}")
         ceiling = self._question.success_of(chain)
-        # Whoever chooses among answers can choose the same at every value; which outside events are accepted may depend on it.
+        # The choices among answers can be the same at every value; which outside events are accepted may depend on it.
         if self._question.world.outside or len(chain.choices[0]) > 1 or not at_infinity.is_ceiling:
             return self._one_by_one(ceiling, self._why_not(ceiling))
         if self._target > ceiling + _ROUNDING:
@@ -378,7 +378,7 @@ class _TargetSearch:
     def _why_not(self, ceiling: float) -> str:
         if self._question.world.outside and ceiling < self._target:
             return (
-                "with --outside a target counts the worst choice of what comes from outside, where it may always be what"
+                "with --outside, a target must be reached whatever comes from outside, and that may always be what"
                 " stops the run; give odds instead, such as --event approved=0.8"
             )
         return f"success need not grow with {self._what.name}"
@@ -413,7 +413,7 @@ class _TargetSearch:
         if self._fault(high):
             high = _bisection(low, high, self._fault) - 1
         if not self._good(high):
-            return self._not_reached(ceiling, "success tends to more, but nothing that was tried comes near it")
+            return self._not_reached(ceiling, "success tends to more, but no value that was tried comes near it")
         return self._result("reached", value=_bisection(low, high, self._good), ceiling=ceiling, is_ceiling=True)
 
     def _bracket(self, low: int, is_so: Callable[[int], object]) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """The odds of a machine: how its runs end, how often each effect is emitted, and what a run costs.
 
 Takes a machine and odds, gives a `RunOdds`. Its field `unknown` says in sentences what cannot be known. `judge` gives the verdicts of
-properties of odds, under the odds that a document's Guards assume: where somebody chooses what comes, the worst choice counts (S12).
+properties of odds, under the odds that a document's Guards assume: where it is a choice what comes, the worst choice counts (S12).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -64,7 +64,7 @@ class RunOdds:
 
     `ends` has each way a run can end; `never_ends` the odds that it goes round for ever. `cost` and `worst_cost` are
     over `prices`. `is_known` is false when numbers are missing: then only worst cases mean anything, and `effects` is
-    empty when a limit was met. `unknown` says what is not known, in sentences; the numbers beside it then hold only
+    empty when a limit was reached. `unknown` says what is not known, in sentences; the numbers beside it then hold only
     under what they say.
     """
 
@@ -130,7 +130,7 @@ class Question:
         return _run_odds(self, self.chain(values))
 
     def success_at(self, values: Mapping[str, Value] | None = None) -> float:
-        """Return the least odds of success alone. Raises UndecidedError when a limit is met."""
+        """Return the least odds of success alone. Raises UndecidedError when a limit is reached."""
         chain = self.chain(values)
         if not chain.complete:
             at = f"at {show_values(values.items())}: " if values else ""
@@ -210,20 +210,20 @@ def _assumptions(machine: Machine, world: ChainAssumptions) -> tuple[str, ...]:
     if memoryless:
         sentences.append(f"however often it has failed, the odds of {', '.join(memoryless)} are the same")
     if any(row.is_timer for row in machine.transitions):
-        sentences.append(f"a timer fires only where nothing outstanding is awaited{_beside_timer(machine, world)}")
+        sentences.append(f"a timer fires only where no answer is awaited{_beside_timer(machine, world)}")
     sentences += _remaining(machine, world)
     outside = [event.name for event in machine.events if event.origin == OUTSIDE]
     if world.outside:
-        sentences.append("where the run waits, any outside event that is accepted comes")
+        sentences.append("where the run waits, any outside event that is accepted may come")
     elif len(outside) > 1:
-        sentences.append("an outside event starts the run; where it would wait for another, it ends")
+        sentences.append("an outside event starts the run; where the run would wait for another one, it ends")
     return tuple(sentences)
 
 
 def _beside_timer(machine: Machine, world: ChainAssumptions) -> str:
     """Return what is assumed of outside events beside a timer."""
     if world.outside:
-        return ", and an outside event may come before it, as somebody chooses"
+        return ", and an outside event may come before it, by choice"
     if any(machine.event_named[name].origin == OUTSIDE for name in world.events if name in machine.event_named):
         return ", and odds of an outside event there are the odds that it comes first"
     return ", and nothing comes from outside before it"
@@ -236,8 +236,8 @@ def _remaining(machine: Machine, world: ChainAssumptions) -> Iterator[str]:
         event_names = [event for event in (*answers, f"{effect}.failed") if event in world.events]
         others = [event for event in answers if event not in world.events]
         if event_names and others and total < 1 - ROUNDING:
-            who = others[0] if len(others) == 1 else f"one of {', '.join(others)}, as somebody chooses,"
-            yield f"{who} has the odds that {' and '.join(event_names)} leave: {1 - total:.5g}"
+            who = others[0] if len(others) == 1 else f"one of {', '.join(others)}, by choice,"
+            yield f"{who} has the odds that are left by {' and '.join(event_names)}: {1 - total:.5g}"
 
 
 def _run_odds(question: Question, chain: Chain) -> RunOdds:
@@ -300,13 +300,13 @@ def obstacles(chain: Chain, world: ChainAssumptions) -> tuple[str, ...]:
         for guard in chain.missing
     ]
     for end in sorted({end for end in chain.ends.values() if end.kind == "refused"}, key=lambda end: end.state):
-        sentences.append(f"the table refuses what can come in {end.state}; `dsa check` says what")
+        sentences.append(f"the table refuses an event that can come in {end.state}; `dsa check` says which")
     if chain.complete and (again := _unlimited_places(chain, world)):
         rows = {chain.system.machine.transitions[chain.system.commands[index].row] for index in again}
         lines = sorted({row.span.line for row in rows if row.span})
         where = f" ({'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines))})" if lines else ""
         sentences.append(
-            f"retries are unlimited{where}: no run is bounded, and odds that change with the retry number say nothing of those that follow the last one;"
+            f"retries are unlimited{where}: no run is bounded, and odds by retry number do not cover the retries after the last number;"
             " count the retries and bound them, or give one number for all"
         )
     return tuple(sentences)
@@ -336,17 +336,17 @@ Judgement = tuple[Literal["HOLDS", "VIOLATED", "UNKNOWN"], str, tuple[str, ...]]
 
 #: Sums of products of decimals do not come out even.
 _ROUNDING = 1e-12
-_BY_CHOICE = ", as somebody chooses"
+_BY_CHOICE = ", depending on the choices"
 
 
 def judge(machine: Machine, form: Form, limits: SearchLimits | None = None) -> Judgement:
     """Judge `P with probability >= x` (or `<= x`) or `expected E <= x` at the machine's parameter values.
 
-    The reason has the number, or what is missing; with a limit met the verdict is UNKNOWN. The assumptions are those that a number
+    The reason has the number, or what is missing; if a limit was reached, the verdict is UNKNOWN. The assumptions are those that a number
     rests on.
     """
     if not isinstance(form, Probability | ExpectedCount):
-        return "UNKNOWN", "the form does not speak of odds", ()
+        return "UNKNOWN", "the form is not about odds", ()
     try:
         odds_question = question(machine)
         if limits is not None:
@@ -377,16 +377,18 @@ def judge_question(question: Question, form: Probability | ExpectedCount) -> Jud
         good, worst = odds_range.high <= form.at_most + _ROUNDING, odds_range.high
         words = f"{_many(odds_range)} are expected"
         if worst == inf:
-            words += f"{_BY_CHOICE * (odds_range.low < inf)}: a run may go round for ever"
+            words += f"{_BY_CHOICE * (odds_range.low < inf)}: a run may loop for ever"
         elif not odds_range.is_exact:
             words += f"{_BY_CHOICE}, at worst {worst:.10g}"
     if unknown:
         return "UNKNOWN", "; ".join((*unknown, f"if so, {words}")), question.assumptions
     places = _unanswered_states(chain) if not good and isinstance(form, Probability) else []
     if not good and not odds_range.is_exact and not places:
-        words += "; `dsa odds` takes odds of what somebody chooses, with --event"
+        words += "; with --event, `dsa odds` takes odds for these choices"
     if places:
-        words += f"; nobody answers in {', '.join(places)}: `dsa odds` takes odds of what comes there, with --event"
+        words += (
+            f"; nothing comes from outside in {', '.join(places)}: with --event, `dsa odds` takes odds for what does"
+        )
     return ("HOLDS" if good else "VIOLATED"), words, question.assumptions
 
 

@@ -198,7 +198,7 @@ def _place(state: str, outstanding: Iterable[str]) -> str:
     return f"{state} with {' and '.join(effects)} outstanding" if effects else state
 
 
-_REMEMBER = "if it is true, let a variable remember what the property looks back to, and state as another property how the two go together"
+_REMEMBER = "if it is true, let a variable remember what the property looks back to, and state in another property how the two are related"
 
 
 def _hint(
@@ -227,7 +227,9 @@ def _hint(
         parts += [f"{'' if effect in outstanding else 'not '}pending {effect}" for effect in system.machine.answers]
     parts += [unparse(_equals(name, value)) for name, value in parameters.items()]
     example = f"never {' and '.join(parts)}"
-    return f"if it is true, state what rules this out as another property that every row keeps; from that should follow: {example}"
+    return (
+        f"if it is true, state what rules this out as another property that every row keeps; it should imply: {example}"
+    )
 
 
 def _equals(name: str, value: Value) -> Expr:

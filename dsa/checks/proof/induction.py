@@ -114,7 +114,7 @@ class Region:
     while_true: Expr = TRUE
 
     def condition(self, index: int) -> list[Expr]:
-        """Return when a command is taken and counts."""
+        """Return the condition that a command is taken and counts."""
         command = self.system.commands[index]
         parts = [command.enabled_when, command.safe, *map(negation, command.rivals), self.while_true]
         return [part for part in parts if part != TRUE]

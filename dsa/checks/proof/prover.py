@@ -325,7 +325,7 @@ class _Prover:
 
     def _leads_to(self, form: LeadsTo) -> ProofResult:
         if form.doubtful_effects("fails"):
-            return unknown("what an effect's failure ends is looked for at given values: dsa check judges it")
+            return unknown("a property about an effect's failure is judged at given values: dsa check judges it")
         observer = observer_of(self._session.system, form)
         return self._rank_result(
             observer, ObligationProof(self._session, form, observer).evidence(), "no rank was found", is_progress=True
@@ -386,11 +386,9 @@ class _Prover:
 
 #: While one of these is open, no property is PROVED (specs/semantics.md, "Severities and verdicts").
 _PRECONDITIONS = {"start", "determinism", "completeness", "domains", "emission"}
-_ODDS = "not for prove: odds hold at given values; dsa check judges them"
-_TIME_IS_UP = "the time limit came before an answer"
-_MAY_GO_ON = (
-    "not shown: no rank was found; a loop may go on for ever by answers and timers alone (no machine owes this)"
-)
+_ODDS = "odds hold at given values only: dsa check judges them"
+_TIME_IS_UP = "the time limit was reached before an answer"
+_MAY_GO_ON = "not shown: no rank was found; a loop may go on for ever by answers and timers alone (no machine has to satisfy this)"
 _LEFT_OUT = "the machine has too many combinations of states and outstanding effects to be explored"
 
 

@@ -261,7 +261,7 @@ def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits)
 
 
 def path(ground: Ground, goal: int, limits: SearchLimits) -> list[int] | None:
-    """Return the configurations of a shortest way from the start to a configuration, both included; None when a limit was met.
+    """Return the configurations of a shortest way from the start to a configuration, both included; None when a limit was reached.
 
     Raises ValueError when there is no way.
     """

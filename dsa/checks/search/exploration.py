@@ -286,7 +286,7 @@ class Exploration:
 
     `transitions` counts accepted (configuration, event, verdicts). `states` are the leaves reached, `rows` the indexes
     of the rows taken. `refusals` has a nearest witness for each reason and the rows concerned, `deadlocks` a nearest
-    configuration of each state. `complete` is False when a limit was met, which `limit` names: then the rest is
+    configuration of each state. `complete` is False when a limit was reached, which `limit` names: then the rest is
     unknown. `also` has, for each additional condition, the number of a nearest configuration at which it is true.
     """
 
@@ -479,7 +479,7 @@ def _is_wrong(thing: SystemFault | None) -> bool:
 
 
 def _seen_when(ground: Ground, fault: SystemFault) -> Expr:
-    """Return when a fault counts: an event from outside to a run that is finished at an end does not."""
+    """Return the condition that a fault counts: an event from outside to a run that is finished at an end does not."""
     end = ground.system.end_at(fault.location)
     if end == FALSE or fault.reason != "invalid_state":
         return fault.condition

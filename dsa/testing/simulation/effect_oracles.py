@@ -298,7 +298,7 @@ def a_verdict_is_what_the_guard_said(facts: RunFacts, verdict: VerdictEntry) -> 
     for judgement in verdict.judgements:
         outcome = facts.deeds.guard_outcomes.get((verdict.key, judgement.guard))
         if outcome is not None and outcome != judgement.outcome:
-            return f"{judgement.guard} said '{outcome}', recorded is '{judgement.outcome}'"
+            return f"{judgement.guard} said '{outcome}', but '{judgement.outcome}' is recorded"
     return None
 
 
@@ -370,7 +370,7 @@ def verdicts_are_what_guards_said(facts: RunFacts, event: EventEntry) -> str | N
     for guard, outcome in event.verdicts:
         guard_outcome = verdicts.get(guard) or facts.deeds.guard_outcomes.get(("", guard))
         if guard_outcome != outcome:
-            return f"{guard} said '{guard_outcome}', fed is '{outcome}'"
+            return f"{guard} said '{guard_outcome}', but '{outcome}' was fed"
     return None
 
 

@@ -82,7 +82,7 @@ FAULTS: dict[Fault, str] = {
     "power cut": "the machine ends; what was not synced is lost, torn or there",
     "write fails": "the disk is full, now or until somebody makes room; the process can write nothing any more",
     "sync fails": "the disk says so; the frame may be there or not",
-    "damage": "a byte of the ledger is another one when it is read",
+    "damage": "a byte of the ledger has changed when it is read",
     "takeover": "another process takes the run; this one goes on and does not know",
     "second holder": "another process asks for the run, and does not take it",
     "clock forward": "somebody sets the clock on the wall, up to a day",

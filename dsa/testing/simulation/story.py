@@ -273,7 +273,7 @@ class Story:
             self.court.judge_fault(ending)
             return False
         if undo is not None:
-            self.court.judge_fault("a byte of the ledger is another one, and it was read as if it were not")
+            self.court.judge_fault("a byte of the ledger has changed, and it was read as if it had not")
         return True
 
     def _end_process(self, process: Process, why: str) -> None:

@@ -3,7 +3,7 @@
  * All configurations: spin -a FILE && gcc -O2 -DSAFETY -o pan pan.c && ./pan -m1000000
  * One property: spin -DPROPERTY_1 -a FILE && gcc -O2 -o pan pan.c && ./pan -a -m1000000
  * An error is a counterexample (of `possible`, a witness); spin -t -p FILE shows it.
- * A run may end anywhere here: that it gets stuck is what `dsa check` reports. */
+ * A run may end anywhere here; `dsa check` reports runs that get stuck. */
 
 #define p_rmax 3
 #define at_idle 0

@@ -1,7 +1,7 @@
 /* review, for SPIN 6, written by `dsa export --to promela`
  * for a machine without parameters; export it again for other values.
  * All configurations: spin -a FILE && gcc -O2 -DSAFETY -o pan pan.c && ./pan -m1000000
- * A run may end anywhere here: that it gets stuck is what `dsa check` reports. */
+ * A run may end anywhere here; `dsa check` reports runs that get stuck. */
 
 #define at_idle 0
 #define at_review_drafting_waits_write_draft 1

@@ -234,7 +234,7 @@ Next ==
   \/ Step28
   \/ Step29
   \/ Step30
-  \/ UNCHANGED vars \* a run may end anywhere here: that it gets stuck is what `dsa check` reports
+  \/ UNCHANGED vars \* a run may end anywhere here; `dsa check` reports runs that get stuck
 Spec == Init /\ [][Next]_vars
 
 InDomains ==

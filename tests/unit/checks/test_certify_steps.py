@@ -97,7 +97,7 @@ def test_step_must_not_read_other_variables_when_no_row_is_taken(generated, look
 
 @pytest.mark.parametrize("other", ["0", "9", "v0", "u0", "None"])
 def test_step_must_not_change_other_variables(generated, other):
-    with pytest.raises(AssertionError, match="in a on go: y becomes another"):
+    with pytest.raises(AssertionError, match="in a on go: y gets another value"):
         generated(("(u0, v1,)", f"(u0, {other},)"))
 
 

@@ -211,7 +211,7 @@ def test_event_accepted_by_one_machine_and_unknown_to_the_other_differs():
         after(BAD, "| busy | never | n == most | | | over |"),
     )
     assert [show_occurrence(each) for each in found.divergence.way] == ["go", "done g.failed", "done g.failed"]
-    assert found.divergence.old.words == "means nothing to it"
+    assert found.divergence.old.words == "does not know this event or verdict"
     assert isinstance(found.divergence.new.outcome, Taken)
 
 
@@ -247,12 +247,12 @@ NARROW = (
 def test_verdict_that_one_guard_cannot_give_is_a_difference():
     found = compared(NARROW)
     assert show_occurrence(found.divergence.occurrence) == "done g.fatal"
-    assert found.divergence.new.words == "means nothing to it"
+    assert found.divergence.new.words == "does not know this event or verdict"
     wide, narrow = machines(NARROW)
     pair = Pair(narrow, wide)
     found = compare(pair, pair.start, LIMITS)
     assert show_occurrence(found.divergence.occurrence) == "done g.fatal"
-    assert found.divergence.old.words == "means nothing to it"
+    assert found.divergence.old.words == "does not know this event or verdict"
 
 
 @pytest.mark.parametrize(("limits", "said"), [

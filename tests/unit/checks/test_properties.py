@@ -71,7 +71,7 @@ def lines(judgement):
      "idle at the start, then never generating: the run may rest in idle for ever"),
     (LeadsTo(state("idle"), state("generating"), ("specification",)), "HOLDS", None, ""),
     (EverywherePossible(Or((state("succeeded"), state("failed"), state("escalated")))), "HOLDS", None, ""),
-    (EverywherePossible(SPECIFICATION), "VIOLATED", [40, 41], "specification cannot come any more after step 2"),
+    (EverywherePossible(SPECIFICATION), "VIOLATED", [40, 41], "specification can no longer come after step 2"),
 ])  # fmt: skip
 def test_dual_state_with_one_retry_has_the_known_verdicts(form, verdict, trace, reason):
     found = judged(dual_state(rmax=1), form)

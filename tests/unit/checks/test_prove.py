@@ -91,7 +91,7 @@ def test_start_that_no_run_reaches_is_not_shown_as_a_bug() -> None:
     assert proof.how == "not shown, and not refuted: the row on line 17 (go) breaks it from here, x = 1, y = 1"
     assert proof.gap is not None
     assert proof.gap.why == "which satisfies it, but no run reaches that at n = 3: in here, x is 0 or 2, y is 0 or 2"
-    assert proof.gap.hint.endswith("from that should follow: never here and x == 1 and y == 1 and n == 3")
+    assert proof.gap.hint.endswith("it should imply: never here and x == 1 and y == 1 and n == 3")
 
 
 @pytest.mark.usefixtures("little_effort")
@@ -107,7 +107,7 @@ def test_start_that_no_run_reaches_is_not_shown_as_a_bug() -> None:
 def test_hint_suggests_a_property_that_is_true(claim: str) -> None:
     proof = one(HEAD, PARITY, claim)
     assert proof.gap is not None
-    suggested = proof.gap.hint.rpartition("follow: ")[2]
+    suggested = proof.gap.hint.rpartition("imply: ")[2]
     for n in range(8):
         (judged,) = check(machine(HEAD, PARITY, suggested).at(n=n)).properties
         assert judged.verdict == "HOLDS"
@@ -126,7 +126,7 @@ b | less | else       |        | | a
 """
     gap = one(HEAD, rows, "never x == 3").gap
     assert gap is not None
-    suggested = gap.hint.rpartition("follow: ")[2]
+    suggested = gap.hint.rpartition("imply: ")[2]
     for n in range(8):
         (judged,) = check(machine(HEAD, rows, suggested).at(n=n)).properties
         assert judged.verdict == "HOLDS"
@@ -189,7 +189,7 @@ def test_claims_have_the_known_verdicts(claim: str, verdict: str) -> None:
 
 def test_odds_are_reported_as_not_for_prove() -> None:
     proof = one(HEAD, PARITY, "x == 7 with probability >= 0.5")
-    assert (proof.is_asked, proof.how) == (False, "not for prove: odds hold at given values; dsa check judges them")
+    assert (proof.is_asked, proof.how) == (False, "odds hold at given values only: dsa check judges them")
 
 
 def test_odds_do_not_keep_a_machine_from_being_proved() -> None:

@@ -42,7 +42,7 @@ def test_unchanged_recording_fits():
     (altered(1, occurrence=Occurrence("nonsense")), 1, "has no event 'nonsense'"),
     (record(state="generating"), 0, "starts in idle, the record has generating"),
     (record(values=(("retries", 1),)), 0, "retries is 0, the record has 1"),
-    (record(machine="other"), 0, "the trace is one of other"),
+    (record(machine="other"), 0, "the trace is of machine other"),
 ])  # fmt: skip
 def test_first_step_that_does_not_fit_is_reported(changed, step, message):
     found = replay(dual_state(), changed)

@@ -121,7 +121,7 @@ def test_timer_is_the_innermost_armed_one():
 
 def test_timer_without_a_row_is_a_mismatch():
     scenario = Scenario("s", (ScenarioStep("after 5m"),))
-    assert run_scenario(loads(TIMED), scenario).message == "no row is for 'after 5m'"
+    assert run_scenario(loads(TIMED), scenario).message == "no row handles 'after 5m'"
 
 
 def test_timer_without_a_row_is_quoted_as_written():

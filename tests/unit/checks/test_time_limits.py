@@ -60,7 +60,7 @@ def test_proof_decides_no_condition_after_its_time(count: int) -> None:
     clock = itertools.count().__next__
     report = prove(disjuncts(count), time_limit_s=TICKS, clock=clock)
     (proof,) = report.properties
-    assert (proof.verdict, proof.how) == ("UNKNOWN", "the time limit came before an answer")
+    assert (proof.verdict, proof.how) == ("UNKNOWN", "the time limit was reached before an answer")
 
 
 COUNTERS = """# counters
@@ -96,7 +96,7 @@ def test_search_result_is_not_analysed_after_the_time_limit() -> None:
     questions, limits = Questions(closed_system(machine), forms), SearchLimits(10**6, lambda: bool(over))
     found = judge(questions, questions.search(limits, engine), limits, engine=engine)
     assert [found[form].verdict for form in forms] == ["UNKNOWN", "UNKNOWN"]
-    assert found[forms[0]].reason == "the time limit was met before what was found was looked at"
+    assert found[forms[0]].reason == "the time limit was reached before the results were examined"
 
 
 def test_only_many_items_are_stopped_by_the_time_limit() -> None:

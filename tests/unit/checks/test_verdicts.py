@@ -74,7 +74,7 @@ def test_only_verdicts_that_wait_for_an_error_have_blocking_codes(text):
 
 
 @pytest.mark.parametrize(("ticks", "said"), [
-    (3, {"the time limit was met while the rows of 2 locations were compared", "the time limit was used up before this property was searched"}),
+    (3, {"the time limit was reached while the rows of 2 locations were compared", "the time limit was used up before this property was searched"}),
     (20, {"the search stopped at the time limit, after 2 configurations", "the time limit was used up before this property was searched"}),
     (43, {"", "the time limit was used up before this property was searched"}),
 ])  # fmt: skip

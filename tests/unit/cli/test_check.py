@@ -84,7 +84,7 @@ def test_traces_are_saved_replayed_and_drawn(form: str):
     assert (
         "pending    line 57: specification leads to succeeded or failed or escalated  owed since step 1" in again.output
     )
-    assert f"m.md: 7 of the 7 steps of traces/m-line58-1.{form} are what the table does" in again.output
+    assert f"m.md: the table does the same in 7 of the 7 steps of traces/m-line58-1.{form}" in again.output
     drawn = dsa("draw", "m.md", "--trace", f"traces/m-line58-1.{form}", "--format", "dot")
     assert drawn.output != dsa("draw", "m.md", "--format", "dot").output
 
@@ -97,7 +97,7 @@ def test_trace_that_differs_from_the_table_is_reported_with_step_and_row():
     assert (
         "step 7, verdict g.failed in validating: line 51 (validating | verdict | failed) leads to failed" in done.output
     )
-    assert "other.md: 6 of the 7 steps" in done.output
+    assert "other.md: the table does the same in 6 of the 7 steps" in done.output
     refused = dsa("draw", "other.md", "--trace", "traces/m-line58-1.jsonl", "--format", "dot")
     assert "step 7" in str(refused.exception)
 
@@ -122,7 +122,7 @@ def test_endless_trace_is_saved_with_its_loop():
     (("check", "m.md", "--trace", "nothing.jsonl"), "nothing.jsonl: No such file"),
     (("check", "m.md", "--trace", "m.md"), "m.md: line 1: not JSON"),
     (("check", "m.md", "m.md", "--trace", "x"), "--trace takes one FILE"),
-    (("check", "m.md", "--json", "--sarif"), "--json and --sarif exclude each other"),
+    (("check", "m.md", "--json", "--sarif"), "give --json or --sarif, not both"),
     (("draw", "m.md", "--trace", "x"), "--trace needs --format dot, svg or png"),
     (("check", "m.md", "--traces", "0"), "0 is not in the range"),
 ])  # fmt: skip
@@ -249,7 +249,7 @@ def test_reached_limit_is_named():
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["--itf"], "--itf is the format of --save-traces"),
+    (["--itf"], "--itf sets the format of --save-traces"),
     (["--param", "rmax=1", "--param", "rmax=2"], "--param rmax is given twice; give it one value"),
     (["--time-limit", "nan"], "nan is not a number of seconds"),
     (["--param", "rmax=x"], "parameter rmax = 'x' is not a whole number; its domain is 0.."),

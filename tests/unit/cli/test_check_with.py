@@ -72,7 +72,7 @@ def checked(tmp_path, monkeypatch):
 def test_complete_bindings_are_confirmed_and_nothing_is_run(checked):
     done = checked(MODULE)
     assert (done.exit_code, done.exception) == (0, None)
-    assert "shop.md: mine.py binds all that it needs" in done.stdout
+    assert "shop.md: mine.py binds every name that it needs" in done.stdout
     assert json.loads(checked(MODULE, "--json").stdout)["files"][0]["unbound"] is None
 
 

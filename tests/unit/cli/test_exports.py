@@ -79,7 +79,7 @@ def test_end_condition_is_marked_and_reported_as_unsupported_by_engines(tool, en
     Path("signed.md").write_text(SIGNED, encoding="utf-8")
     done = dsa("export", "signed.md", "--to", tool)
     assert (
-        f"not said: open: end when ann and bob: {engine} is over in final states alone, so there it waits on"
+        f"left out: open: end when ann and bob: {engine} ends only in final states, so it goes on waiting there"
         in done.stderr
     )
     marks = {"scxml": "<!-- end when ann and bob -->", "xstate": "// end when ann and bob"}
@@ -117,8 +117,8 @@ def test_missing_output_folder_is_reported(command):
 
 def test_omitted_properties_are_reported_on_standard_error():
     done = dsa("export", "dual_state", "--to", "tla")
-    assert "not said: at most rmax + 1 query_llm" in done.stderr
-    assert "not said" not in done.stdout.splitlines()[0]
+    assert "left out: at most rmax + 1 query_llm" in done.stderr
+    assert "left out" not in done.stdout.splitlines()[0]
     assert dsa("export", "dual_state", "--to", "promela").stderr == ""
 
 
@@ -149,4 +149,4 @@ def test_unsupported_assumptions_of_properties_are_reported_as_omitted(tool):
     )
     said = dsa("export", "m.md", "--to", tool)
     assert said.exit_code == 0
-    assert [f"not said: b leads to z {each}: " in said.stderr for each in asked] == [True, True, True, False]
+    assert [f"left out: b leads to z {each}: " in said.stderr for each in asked] == [True, True, True, False]

@@ -36,7 +36,7 @@ def test_machine_that_fails_its_check_is_refused(tmp_path) -> None:
 def test_mutants_not_judged_in_time_are_reported_and_fail() -> None:
     result = CliRunner().invoke(command, ["dual_state", "--time-limit", "0"])
     assert result.exit_code == 1
-    assert "108 of 108 were not judged: the time limit was met; allow more (--time-limit)" in result.output
+    assert "108 of 108 were not judged: the time limit was reached; allow more time (--time-limit)" in result.output
     told = json.loads(CliRunner().invoke(command, ["dual_state", "--time-limit", "0", "--json"]).stdout)
     assert {mutant["kind"] for mutant in told["mutants"]} == {"not judged"}
     assert told["score"] is None

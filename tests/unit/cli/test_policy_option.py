@@ -316,7 +316,7 @@ def test_invalid_decision_is_refused_and_changes_nothing(command, said):
 def test_replay_of_a_machine_run_refuses_policies():
     crashed_while(Path(".dsa"), doing="pay")
     result = dsa("replay", "last", "--with", "mine.py")
-    assert "--with goes with a run of a policy" in result.output
+    assert "--with is for runs of policies" in result.output
 
 
 # -- replaying --------------------------------------------------------------------------------------------------------

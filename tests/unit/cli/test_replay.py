@@ -97,7 +97,7 @@ def test_table_with_the_same_behaviour_matches_all_events():
     crashed_while(ROOT, doing="mail")
     assert (
         dsa("replay", "last", "--against", "shop.md").stdout
-        == f"2 of the 2 events of run {RUN} are what shop.md does\n"
+        == f"shop.md does the same in 2 of the 2 events of run {RUN}\n"
     )
     told = json.loads(dsa("replay", "last", "--against", "shop.md", "--json").stdout)
     assert (told["same"], told["difference"]) == (2, None)
@@ -112,7 +112,7 @@ def test_first_row_that_differs_is_named():
         "event 2, paid in paying:\n"
         "  recorded  line 31: paying -> resting; mail, log\n"
         "  other.md  line 31 (paying | paid | resting): paying -> resting; log, mail\n"
-        f"1 of the 2 events of run {RUN} are what other.md does\n"
+        f"other.md does the same in 1 of the 2 events of run {RUN}\n"
     )
     told = json.loads(dsa("replay", "last", "--against", other, "--json").stdout)["difference"]
     assert (told["event"]["seq"], told["recorded_commands"], told["instead_commands"]) == (
@@ -171,7 +171,7 @@ def test_printed_story_can_be_replayed_against_a_table():
     Path("story.jsonl").write_text(dsa("show", "last", "--jsonl").stdout)
     assert (
         dsa("replay", "story.jsonl", "--against", "shop.md").stdout
-        == "2 of the 2 events of story.jsonl are what shop.md does\n"
+        == "shop.md does the same in 2 of the 2 events of story.jsonl\n"
     )
     assert dsa("replay", "story.jsonl", "--against", table("other.md", PAID, "")).exit_code == 1
     Path("story.jsonl").write_text('{"kind":"machine"}\n')

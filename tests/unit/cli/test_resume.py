@@ -176,7 +176,7 @@ def test_another_module_replaces_the_first(shop):
 def test_changed_document_is_reported_and_not_used(shop):
     crashed_while(ROOT, doing="mail", file=shop)
     shop.write_text(SHOP + "\n## Properties\n- never failed and idle\n")
-    assert "is not as it was" not in dsa("resume", "last").stderr
+    assert "has changed" not in dsa("resume", "last").stderr
     shop.write_text(
         SHOP.replace(
             "| resting | more       |           | succeeded |", "| resting | more       |           | failed    |"
@@ -185,7 +185,7 @@ def test_changed_document_is_reported_and_not_used(shop):
     result = dsa("resume", "last", "--done", "2/1")
     copy = f".dsa/{RUN}/machine.md"
     assert (
-        result.stderr == f"{shop} is not as it was; the run goes on with its own copy, {copy} (dsa diff {copy} {shop}; "
+        result.stderr == f"{shop} has changed; the run goes on with its own copy, {copy} (dsa diff {copy} {shop}; "
         f"dsa resume {RUN} --machine {shop} goes on with the file, if the run fits it)\n"
     )
     assert dsa("send", "last", "more").exit_code == 0
@@ -196,7 +196,7 @@ def test_missing_document_is_reported_and_not_needed(shop):
     shop.unlink()
     result = dsa("resume", "last")
     assert result.exit_code == 3
-    assert f"{shop} is not as it was" in result.stderr
+    assert f"{shop} has changed" in result.stderr
 
 
 REPLIES = "".join(f"```python\ndef add(a, b):\n    return {text}\n```\n" for text in ("a - b", "a * b", "a + b"))

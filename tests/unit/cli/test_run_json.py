@@ -125,7 +125,7 @@ def test_resume_and_send_print_status_exit_code_and_refused_events(shop, prepare
 @pytest.mark.parametrize(("prepare", "arguments", "kind", "said"), [
     (waiting, ("send", "last", "nonsense"), "waiting", "shop has no event 'nonsense'"),
     (waiting, ("send", "last", "paid"), "waiting", "'paid' does not come from outside"),
-    (waiting, ("send", "last", "order", "tea", "--data", "1"), "waiting", "exclude each other"),
+    (waiting, ("send", "last", "order", "tea", "--data", "1"), "waiting", "not both"),
     (waiting, ("resume", "last", "--retry", "1/2"), "waiting", "is not in doubt"),
     (in_doubt, ("resume", "last", "--done", "1/2"), "in doubt", "pay 1/2 has answers"),
     (waiting, ("resume", "last", "--param", "rmax=1"), "waiting", "rmax"),

@@ -69,7 +69,7 @@ def test_refusal_of_an_event_from_others_does_not_fail_the_command():
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["text", "--data", "1"], "exclude each other"),
+    (["text", "--data", "1"], "not both"),
     (["--data", "{"], "--data begins like JSON and is not valid"),
     (["--data", "[NaN]"], "NaN is not JSON"),
     (["--data", "[" * 100_000], "--data begins like JSON and is not valid"),

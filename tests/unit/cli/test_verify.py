@@ -42,7 +42,7 @@ def test_certificate_is_accepted_for_its_document_only(command):
         assert line.startswith(f"not established  {NEEDS}" if TABLE in line else "certified        ")
     other = dsa("verify", "out.json", "dual_state")
     assert (other.exit_code, other.stdout) == (1, "")
-    assert other.stderr.startswith("out.json: refused: it is about another machine than dual_state")
+    assert other.stderr.startswith("out.json: refused: it is about a different machine than dual_state")
     told = json.loads(dsa("verify", "out.json", "workflow", "--json").stdout)
     assert (told["file"], told["accepted"]) == ("workflow", [heading, *(line[17:] for line in said)])
     assert {each["verdict"] for each in told["claims"]} == {"certified"}
@@ -94,7 +94,7 @@ def certificate_of_dual_state() -> dict[str, Any]:
     [
         ({"rmax": "-1"}, "rmax = -1 lies outside its domain"),
         ({"rmax": " 3"}, "' 3' is not a value of rmax"),
-        ({"rmax": "3", "more": "1"}, "it names other values than those of parameters"),
+        ({"rmax": "3", "more": "1"}, "it names values that are not those of parameters"),
         ({"rmax": "60000"}, "cases of state, event, verdicts and values, more than 100000"),
     ],
 )
@@ -158,11 +158,11 @@ def refusal(change) -> str:
 @pytest.mark.parametrize(
     ("place", "value", "why"),
     [
-        (["digest"], "0", "the machine is another one"),
-        (["machine"], "# other", "the machine is another one"),
-        (["claims", 0, "proofs"], [], "a fault is not excluded"),
+        (["digest"], "0", "the digest is not that of the machine"),
+        (["machine"], "# other", "the digest is not that of the machine"),
+        (["claims", 0, "proofs"], [], "a fault is possible"),
         (["claims", 0, "proofs", 0], 7, "claim 1: it is not in the form that the kernel reads"),
-        (["claims", 1, "form"], "always {}", "claim 2: 'always {}' has other parts"),
+        (["claims", 1, "form"], "always {}", "claim 2: these are not the parts of 'always {}'"),
         (["claims", 2, "ranks"], {}, "claim 3: "),
         (["claims", 3, "parts"], ["retries < rmax"], "not always retries < rmax"),
         (["claims", -1, "at"], {"rmax": "many"}, "claim 11: 'many' is not a value of rmax"),

@@ -35,7 +35,7 @@ def test_secret_must_name_a_set_variable_and_its_value_is_not_repeated(monkeypat
     monkeypatch.setenv("A", "one")
     done = parsed("--secret", "A", "--secret", "abc123xyz")
     assert done.exit_code == 2
-    assert "--secret takes the name of a variable that is set; there is none of the name given (2 of 2)" in done.output
+    assert "--secret takes the name of a variable that is set; no such variable is set (2 of 2)" in done.output
     assert "abc123xyz" not in done.output
 
 

@@ -77,7 +77,7 @@ def test_numbers_that_do_not_fit_are_refused_with_their_line():
         machine.transitions[0],
         condition=compare(Arithmetic("*", Count((compare("n", ">", 0),) * 3), Integer(10**9)), "<", 7),
     )
-    with pytest.raises(DsaError, match=r"line 11: .*numbers from 0 to 3000000000, and SPIN computes with"):
+    with pytest.raises(DsaError, match=r"line 11: .*numbers from 0 to 3000000000, but SPIN computes with"):
         require_small(closed_model(attrs.evolve(machine, transitions=(several,))), "SPIN")
     assert "n * n * n" not in emit(attrs.evolve(machine, transitions=machine.transitions[:0]), "promela")
 

@@ -79,7 +79,7 @@ def test_properties_that_cannot_be_exported_are_named(unsaid, forms, dual_state)
 @pytest.mark.parametrize(("write", "unsaid"), [(promela, promela_unsaid), (tla, tla_unsaid), (prism, prism_unsaid)])
 def test_export_notes_each_property_that_it_leaves_out(write, unsaid, dual_state):
     machine = with_claims(dual_state, *EVERY_FORM)
-    assert write(machine).count("is not said here") == len(unsaid(machine))
+    assert write(machine).count("is not expressed here") == len(unsaid(machine))
 
 
 def test_configuration_of_tlc_has_the_properties_that_must_hold(dual_state):

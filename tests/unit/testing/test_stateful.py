@@ -89,7 +89,7 @@ def test_walks_of_a_slow_implementation_end(monkeypatch):
     monkeypatch.setattr("dsa.testing.lockstep.LONGEST_S", 1.0)
     began = time.monotonic()
     with pytest.warns(
-        UserWarning, match="after 1 s of walks the implementation was not asked any more: [0-9]+ walks were left"
+        UserWarning, match="after 1 s of walks the implementation was no longer asked: [0-9]+ walks were left"
     ):
         coverage = run_walks(state_machine_test(MACHINE, Slow, settings=settings(STEADY, max_examples=100)))
     assert coverage.rows == graph_of(MACHINE).rows

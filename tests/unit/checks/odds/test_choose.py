@@ -109,5 +109,5 @@ def test_large_cycle_is_solved():
 
 def test_time_limit_is_kept():
     chain = chain_with([[[(0.5, 0, 0), (0.5, 1, 0)], [(1.0, 1, 0)]], []], {1}, is_expired=lambda: True)
-    with pytest.raises(UndecidedError, match="the time limit was met before the odds were worked out"):
+    with pytest.raises(UndecidedError, match="the time limit was reached before the odds were worked out"):
         both(chain)

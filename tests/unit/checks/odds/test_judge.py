@@ -64,8 +64,8 @@ def test_worst_choice_counts():
     verdict, reason = judged(TOOLS, "run_tool with probability >= 0.5")
     assert verdict == "VIOLATED"
     chosen, _, nobody = reason.partition("; ")
-    assert chosen == "the probability is 0 to 1, as somebody chooses, at worst 0"
-    assert nobody == "nobody answers in waiting: `dsa odds` takes odds of what comes there, with --event"
+    assert chosen == "the probability is 0 to 1, depending on the choices, at worst 0"
+    assert nobody == "nothing comes from outside in waiting: with --event, `dsa odds` takes odds for what does"
     assert judged(TOOLS, "expected run_tool <= 3")[0] == "HOLDS"
     assert judged(TOOLS, "expected run_tool <= 2")[0] == "VIOLATED"
 
@@ -101,7 +101,7 @@ def test_upper_bound_is_judged_by_the_highest_odds_of_all_choices():
 
 
 def test_other_forms_are_not_judged():
-    assert judge(ordered(1, 1), Always(TRUE)) == ("UNKNOWN", "the form does not speak of odds", ())
+    assert judge(ordered(1, 1), Always(TRUE)) == ("UNKNOWN", "the form is not about odds", ())
 
 
 def form_of(text, claim, **at):
@@ -114,7 +114,7 @@ def test_limit_makes_both_forms_unknown():
         machine, form = form_of(steps(2, 2), claim)
         assert judge(machine, form, SearchLimits(10)) == ("UNKNOWN", "more than 10 configurations", ())
         stopped = judge(machine, form, SearchLimits(1_000, is_expired=lambda: True))
-        assert stopped == ("UNKNOWN", "the time limit was met after 0 configurations", ())
+        assert stopped == ("UNKNOWN", "the time limit was reached after 0 configurations", ())
         assert judge(machine, form, SearchLimits(1_000))[0] == "HOLDS"
 
 
@@ -123,7 +123,7 @@ def test_time_limit_reached_while_solving_makes_the_form_unknown(text, looks):
     asked = iter([False] * looks)  # the time runs out after the chain is built and before it is solved
     machine, form = form_of(text, "succeeded with probability >= 0.5")
     found = judge(machine, form, SearchLimits(1_000, is_expired=lambda: next(asked, True)))
-    assert found == ("UNKNOWN", "the time limit was met before the odds were worked out", ())
+    assert found == ("UNKNOWN", "the time limit was reached before the odds were worked out", ())
 
 
 def test_number_comes_with_its_assumptions():
@@ -134,7 +134,7 @@ def test_number_comes_with_its_assumptions():
 
 def test_unanswered_state_with_a_timer_is_named_in_the_reason():
     reason = judged(HUM, "succeeded with probability >= 0.5")[1]
-    assert reason.startswith("the probability is 0; nobody answers in waiting: ")
+    assert reason.startswith("the probability is 0; nothing comes from outside in waiting: ")
     assert "nobody" not in judged(HUM, "failed with probability >= 1")[1]
 
 
@@ -210,7 +210,7 @@ def test_run_that_may_go_on_for_ever_exceeds_every_number():
     may = judged(ROUND, "expected ask <= 1000")
     assert may == (
         "VIOLATED",
-        "1 to infinitely many are expected, as somebody chooses: a run may go round for ever; `dsa odds` takes odds of what somebody chooses, with --event",
+        "1 to infinitely many are expected, depending on the choices: a run may loop for ever; with --event, `dsa odds` takes odds for these choices",
     )
     must = judged(ROUND.replace("|         | succeeded |", "| ask     | b         |"), "expected ask <= 1000")
-    assert must == ("VIOLATED", "infinitely many are expected: a run may go round for ever")
+    assert must == ("VIOLATED", "infinitely many are expected: a run may loop for ever")

@@ -227,20 +227,20 @@ def test_timers_fire_where_no_effect_is_awaited():
 """)
     found = odds(machine)
     assert found.success.low == 1
-    first = "a timer fires only where nothing outstanding is awaited, and "
+    first = "a timer fires only where no answer is awaited, and "
     assert f"{first}nothing comes from outside before it" in found.assumptions
     asked = odds(machine, events={"nudge": 0.3})
     assert asked.success.low == pytest.approx(0.7)  # the odds that it comes before the timer
     assert f"{first}odds of an outside event there are the odds that it comes first" in asked.assumptions
     chosen = odds(machine, outside=True)
     assert (chosen.success.low, chosen.success.high) == (0, 1)
-    assert f"{first}an outside event may come before it, as somebody chooses" in chosen.assumptions
+    assert f"{first}an outside event may come before it, by choice" in chosen.assumptions
 
 
 def test_refused_occurrence_makes_the_odds_unknown():
     text = dsa.dumps(ordered(1, 1)).replace("| else and g.failed           |", "| g.failed and retries > rmax |")
     found = odds(loads(text), passes={"g": [0.5]})
-    assert found.unknown == ("the table refuses what can come in validating; `dsa check` says what",)
+    assert found.unknown == ("the table refuses an event that can come in validating; `dsa check` says which",)
 
 
 @each_row(
@@ -251,7 +251,7 @@ def test_refused_occurrence_makes_the_odds_unknown():
         ({"passes": {"g": [0.5, 0.9]}, "fatals": {"g": [0.2]}}, "add up to 1.1 at retry 1"),
         ({"events": {"verdikt": 0.5}}, "has no event 'verdikt'"),
         ({"events": {"verdict": 0.5}}, "the odds of the answers to execute_guard (verdict) add up to 0.5, not 1"),
-        ({"events": {"query_llm.failed": 0.5}}, "no row is for query_llm.failed"),
+        ({"events": {"query_llm.failed": 0.5}}, "no row handles query_llm.failed"),
         ({"prices": {"query": 1.0}}, "no row of ordered emits 'query'"),
         (
             {"success": "nowhere"},

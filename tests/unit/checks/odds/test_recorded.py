@@ -169,7 +169,7 @@ HEAD = {"machine": "chain", "parameters": {}, "state": "idle", "values": {}, "lo
 )
 def test_trace_found_by_a_check_is_not_a_recorded_run(text):
     with pytest.raises(
-        ParameterError, match="t: this is a trace that `dsa check --save-traces` found, not a run that has been"
+        ParameterError, match="t: this is a trace that `dsa check --save-traces` wrote, not a recorded run"
     ):
         read_attempts(MACHINE, [("t", text)])
 

@@ -98,7 +98,7 @@ def test_counter_that_runs_down_has_no_limit_but_its_target_is_found():
     fatal = wanted(loads(text), 0.99, passes={"g": [0.5]}, fatals={"g": [0.1]})
     assert fatal.answer == "unknown"
     assert fatal.reason == (
-        f"not reached up to rmax = {MOST_TRIALS}; what success tends to is not known: variable retries depends on rmax"
+        f"not reached up to rmax = {MOST_TRIALS}; the limit that success tends to is not known: variable retries depends on rmax"
     )
 
 
@@ -176,7 +176,7 @@ def counted(rmax="0..", n="0..5", first="0", on="n < rmax", update="n += 1"):
     return loads(COUNTED.format(rmax=rmax, n=n, first=first, on=on, update=update))
 
 
-REFUSES = "at rmax = 6: the table refuses what can come in work; `dsa check` says what"
+REFUSES = "at rmax = 6: the table refuses an event that can come in work; `dsa check` says which"
 
 
 @pytest.mark.parametrize("target", [0.9, 63 / 64])
@@ -216,7 +216,7 @@ def test_counter_that_jumps_to_the_bound_has_no_known_ceiling():
     found = wanted(counted(n="0..rmax", update="n = rmax"), 0.9)
     assert (found.answer, found.ceiling) == ("unknown", None)
     assert found.reason == (
-        "not reached up to rmax = 100; what success tends to is not known: variable n is set from rmax"
+        "not reached up to rmax = 100; the limit that success tends to is not known: variable n is set from rmax"
     )
 
 
