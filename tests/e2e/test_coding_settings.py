@@ -26,7 +26,7 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
     ("arguments", "settings", "says"),
     [
         ((), "", "give a GOAL or --resume RUN"),
-        (("Do it", "--resume", "last"), "", "give a GOAL or --resume RUN, not both: a run has its goal"),
+        (("Do it", "--resume", "last"), "", "give a GOAL or --resume RUN, not both: a run already has a goal"),
         (("--fresh", "--resume", "last"), "", "use one of them"),
         (("Do it", "--template", "nope"), "", "there is no template 'nope'; use one of script, package, fix"),
         (("Do it", "--param", "max_rounds=0"), "", "max_rounds"),

@@ -311,7 +311,7 @@ def holding(request, folder):
 def test_a_view_without_an_end_is_ended_at_the_limit_of_time(holding, opened, tmp_path, monkeypatch, columns):
     monkeypatch.setenv("DSA_LOAD_S", "1.5")
     path = holding(ENDLESS.format(columns))
-    told = f"{path.name} view boom: takes longer to load than 1.5 s, the limit. Nothing was loaded: leave the file out, or set DSA_LOAD_S to more seconds"
+    told = f"{path.name} view boom: takes longer to load than the limit of 1.5 s. Nothing was loaded: leave the file out, or set DSA_LOAD_S to more seconds"
     with pytest.raises(DocumentError, match=f"^{told}$"):
         opened(path)
     assert not (tmp_path / "kept").exists()
@@ -322,7 +322,7 @@ def test_a_view_that_explodes_is_ended_at_the_limit_of_the_disk(folder, opened, 
     monkeypatch.setenv("DSA_LOAD_GB", "0.05")
     monkeypatch.setenv("DSA_LOAD_S", "60")
     path = in_duckdb(folder / name, OK, view) if name == "x.duckdb" else in_sqlite(folder / name, f"{OK}; {view};")
-    told = rf"{name} view boom: takes more disk space to load than 0\.05 GB, the limit\. .* or set DSA_LOAD_GB to more gigabytes"
+    told = rf"{name} view boom: takes more disk space to load than the limit of 0\.05 GB\. .* or set DSA_LOAD_GB to more gigabytes"
     with pytest.raises(DocumentError, match=f"^{told}$"):
         opened(path)
     assert not (tmp_path / "kept").exists()
@@ -365,7 +365,9 @@ def test_view_of_sqlite_that_fills_the_memory_is_told(folder, opened, tmp_path):
 
 
 def assert_needs_memory(opened, path, tmp_path):
-    with pytest.raises(DocumentError, match=f"^{path.name} view boom: needs more memory to load than 2 GB, the limit"):
+    with pytest.raises(
+        DocumentError, match=f"^{path.name} view boom: needs more memory to load than the limit of 2 GB"
+    ):
         opened(path)
     assert not (tmp_path / "kept").exists()
 

@@ -68,7 +68,7 @@ def test_what_others_called_is_told_as_the_users():
     messages = messages_of(ledger)
     assert shape(messages) == [("assistant", [0]), ("tool", [0]), ("user", []), ("user", [])]
     assert messages[1].content == '{"paid": 5}'
-    assert messages[2].content == 'person gave: {"approved": true}'
+    assert messages[2].content == 'person returned: {"approved": true}'
 
 
 def test_ids_that_come_again_in_a_longer_conversation_are_kept_apart():
