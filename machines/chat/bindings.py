@@ -98,7 +98,7 @@ def _after(machine: Machine, here: Configuration, occurrence: Occurrence) -> tup
 
 @answering("asked", "answered", "cut_off", reads={"message": read_message})
 async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
-    """Send the conversation with the tools of this phase, and answer with the result. Raises GenerationError when there is none."""
+    """Send the conversation with the tools of this phase, and answer with the result. Raises GenerationError when the model does not answer."""
     chat = _resources(context)
     conversation = chat.conversation(context.run)
     transcript = conversation.transcript
@@ -162,7 +162,7 @@ def _inspect(call: ToolRequest[DataTool], chat: ChatResources, table: ResultTabl
 
 
 def digest_of(call: ToolRequest[DataTool], table: str = "") -> str:
-    """Return the SHA-256 of all that a call's result depends on. Calls that differ only in comments, white space and the like have equal digests.
+    """Return the SHA-256 of all that a call's result depends on. Calls that differ only in things like comments and white space have equal digests.
 
     SQL reads data that no call changes. Code also reads `table`, the latest result of SQL, and has a time limit.
     """
@@ -199,7 +199,7 @@ _QueryResult = tuple[SqlResult, str, tuple[str, int]]
 
 
 def _query(chat: ChatResources, call: ChatCall) -> _QueryResult:
-    """Query, and store the rows unchanged and safe for spreadsheets. Return the result, the SHA-256 of the former, and SHA-256 and size of the latter."""
+    """Query, and store the rows as CSV, unchanged and safe for spreadsheets. Return the result, the SHA-256 of the first, and SHA-256 and size of the second."""
     result = chat.database.query(call.text, limit=int(str(call.arguments["limit"])), owner=call.call_id)
     shared_csv = for_spreadsheets(result.csv)
     return result, chat.files.keep(result.csv), (chat.files.keep(shared_csv), len(shared_csv))
@@ -275,7 +275,7 @@ def _usable(call: ChatCall) -> Verdict:
 
 
 def _fresh(call: ChatCall) -> Verdict:
-    """Pass a call unless this turn or a recent successful one had an equal call. The user may ask for a repetition, once a turn."""
+    """Pass a call unless this turn or a recent successful one had an equal call. The user may ask for a repetition, once per turn."""
     earlier = call.earlier
     if earlier is None:
         return PASSED
@@ -283,7 +283,7 @@ def _fresh(call: ChatCall) -> Verdict:
     if not in_turn and (call.rerun or not earlier.ok):
         return PASSED
     when = "in this turn" if in_turn else f"in turn {earlier.turn}"
-    return "failed", f"there was an equal call {when}: {earlier.call_id}"
+    return "failed", f"the same call was made {when}: {earlier.call_id}"
 
 
 def _new(answer: PresentedAnswer) -> Verdict:
@@ -292,7 +292,7 @@ def _new(answer: PresentedAnswer) -> Verdict:
 
 
 def _files_there(answer: PresentedAnswer) -> Verdict:
-    """Pass an answer if no file is missing: none that it names, and none that the user asked for."""
+    """Pass an answer if every file that it names or that the user asked for exists."""
     return verdict_for("; ".join(answer.missing))
 
 

@@ -1,6 +1,6 @@
 """Displays of a conversation: on a terminal, the model's text as it comes, a line for each call and its result, badges for what was not done; and its page.
 
-`ChatDisplay` takes moments and pieces of text in order, and only prints. `ChatPage` has what was said, each call with its badges and its result, tables, plots
+`ChatDisplay` takes moments and pieces of text in order, and only prints. `ChatPage` has the messages, each call with its badges and its result, tables, plots
 and files, and the form that begins a conversation, all drawn from the run's ledger. Texts of the model and of people are strings of markup, so none can become
 an element.
 """
@@ -52,8 +52,8 @@ _LONGEST_ERROR = 800
 class ChatDisplay(Lines):
     """The display of a conversation. Pass its methods to `Chat` as `on_moment`, `listen` and `notice`.
 
-    `folder` contains the conversation's own folder. With `is_verbose` the display has phases, and the fixes in calls. A call has its line
-    when it begins, or when it is refused. Its result is right below that line, or below another one that names the call again.
+    `folder` contains the conversation's own folder. With `is_verbose` it also shows phases, and the fixes in calls. The line of a call is
+    printed when the call begins or is refused. Its result is right below that line, or below another one that names the call again.
     """
 
     def __init__(self, console: Console, folder: Path, *, is_verbose: bool = False) -> None:
@@ -140,7 +140,7 @@ class ChatDisplay(Lines):
                 self.line(printable(result[name].rstrip("\n")), "")
 
     def _files(self, run_id: str) -> None:
-        """Show the paths of the files that are new since the last time."""
+        """Show the paths of the files that are new since the last call."""
         for artifact in islice(self._conversation.inventory, self._file_count, None):
             self._file_count += 1
             path = self._folder / run_id / FILES_FOLDER / artifact.file_name
@@ -175,7 +175,7 @@ class ChatDisplay(Lines):
                 self.line(f"{who} failed: {one_line(self._failure, _LONGEST_ERROR)}", "red")
 
     def rests(self, _directory: Path) -> None:
-        """Do nothing: the prompt shows that the conversation waits for a message."""
+        """Do nothing: the prompt already shows that the conversation waits for a message."""
 
 
 def _call_line(call: ChatCall | DataCall) -> str:
@@ -183,7 +183,7 @@ def _call_line(call: ChatCall | DataCall) -> str:
 
 
 def _cell(cell: Any) -> str:  # noqa: ANN401  (JSON)
-    """Return the text of a cell: NULL for None; texts unchanged, but in quotes when they would look like a missing value."""
+    """Return the text of a cell: NULL for None; a text unchanged, but in quotes when it would look like a missing value."""
     if cell is None:
         return "NULL"
     if isinstance(cell, str):
@@ -222,7 +222,7 @@ class ChatPage:
         self._of_turns: dict[int, list[Notice]] = {}
 
     def take(self, entry: Entry) -> None:
-        """Read a further entry of the run."""
+        """Read another entry of the run."""
         self._conversation.take([entry])
         if isinstance(entry, ResultEntry):
             for notice in notices_in(entry, Notice, REASONS):
@@ -291,7 +291,7 @@ class ChatPage:
             why = notice.text if notice is not None else REASONS[call.status]
             facts.append(tag("p", call.status, ": ", why))
         if call.equal_to and not any(call.equal_to in fact.html for fact in facts):
-            facts.append(tag("p", f"An equal call was made before: {call.equal_to}.", class_="hint"))
+            facts.append(tag("p", f"The same call was made before: {call.equal_to}.", class_="hint"))
         result = tag("p", _NOT_YET[call.status], class_="hint") if call.status in _NOT_YET else None
         if call.result is not None:
             result = _result(call.result, call.status if call.call_id in self._of_calls else "")
@@ -303,7 +303,7 @@ class ChatPage:
         return tag("div", tag("p", words), facts, text if call.text else None, result, files, class_="note")
 
     def _files_of(self, call: DataCall) -> Iterator[Markup]:
-        """Yield the files of a call: those that it made whole, and a line for each that was there before."""
+        """Yield the files of a call: each new one in full, and a line for each that existed before."""
         for new in call.new_artifacts:
             artifact = self._conversation.inventory[new.equal_to or ""]
             if (artifact.source_call_id, artifact.name) == (call.call_id, new.name):
@@ -332,16 +332,16 @@ class ChatPage:
 
 
 def _is_of_calls(notice: Notice, turn: ChatTurn) -> bool:
-    """Return whether a notice is about files that calls made again: each of these calls says so itself."""
+    """Return whether a notice is about files that calls made again: the lines of these calls already say so."""
     names = {new.name for call in turn.calls for new in call.new_artifacts}
     made_again = {text.partition(" is ")[0] for text in notice.text.split("; ")}
     return notice.reason == "duplicate_artifact_prevented" and made_again <= names
 
 
 def _result(result: Any, code_shown: str = "") -> Markup:  # noqa: ANN401  (JSON)
-    """Return the result of a call: its error, its table, and what it has printed; for a repeated call, those of the first.
+    """Return the result of a call: its error, its table, and what it printed; for a repeated call, those of the first one.
 
-    An error with this code has been shown already.
+    An error with the code `code_shown` is left out, because it has been shown.
     """
     parts = []
     error = result.get("error")

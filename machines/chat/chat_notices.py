@@ -161,10 +161,10 @@ def _title(turn: ChatTurn) -> str:
 
 _GUIDANCE = (
     "run_python needs code. Send the call again as {example}, with the whole program as one string in `code`: "
-    "no code fence around it, no other argument but `timeout`."
+    "without a code fence around it, and with no other argument than `timeout`."
 )
 _EXAMPLE = '{"code": "print(df.describe())", "timeout": 30}'
-#: Kinds of files that a user may ask for: the words for a kind, and its endings.
+#: Kinds of files that a user may ask for: the words for a kind, and its file extensions.
 _FILE_KINDS = {
     "figure": (re.compile(r"\b(?:plot|chart|graph|histogram|diagram|figure|heat ?map)s?\b", re.IGNORECASE), {"png", "pdf", "svg"}),
     "CSV file": (re.compile(r"\bcsv\b|\bspreadsheet\b", re.IGNORECASE), {"csv"}),
@@ -203,7 +203,7 @@ async def skip_duplicate(action: Action, context: PolicyContext) -> list[Step]:
     assert earlier_call is not None, "the guard `fresh` failed because of it"
     earlier = conversation.transcript.call(earlier_call.call_id)
     when = "in this turn" if earlier_call.turn == call.turn else f"in turn {earlier_call.turn}"
-    text = f"there was an equal call {when} ({earlier_call.call_id})"
+    text = f"the same call was made {when} ({earlier_call.call_id})"
     message = f"not made: {text}; this is its result. Continue from there; only the user can ask for a repetition"
     reason = "duplicate_tool_call_skipped"
     return _notice(
@@ -284,7 +284,7 @@ async def note_cut_off(action: Action, _context: PolicyContext) -> list[Step]:
 
 @answering("presented")
 async def present(action: Action, context: PolicyContext) -> list[Step]:
-    """Answer with the files that an answer lacks, and with the report if the user wants one and nothing is missing."""
+    """Answer with the files that are missing from an answer, and with the report if the user wants one and nothing is missing."""
     chat, conversation = _resources(context)
     chat.files.publish(conversation.inventory)
     missing = what_is_missing(conversation, {table.source for table in chat.database.tables})
@@ -293,7 +293,7 @@ async def present(action: Action, context: PolicyContext) -> list[Step]:
 
 
 def what_is_missing(conversation: ChatConversation, sources: Iterable[str]) -> list[str]:
-    """Return the files that an answer names and that do not exist, and the kinds of files that the user asked for and does not get."""
+    """Return the files that an answer names but that do not exist, and the kinds of files that the user asked for but does not get."""
     turn, inventory, source_names = conversation.turn, conversation.inventory, set(sources)
     names = [name for name in dict.fromkeys(_FILE.findall(turn.answer)) if name not in source_names]
     missing = [f"the file {name}, which the answer names" for name in names if inventory.by_name(name) is None]
@@ -311,14 +311,14 @@ def _is_there(artifacts: Iterable[ChatArtifact], kinds: set[str]) -> bool:
 
 
 async def remind(action: Action, _context: PolicyContext) -> list[Step]:
-    """Send the model a note on what its answer lacks."""
+    """Send the model a note on what is missing from its answer."""
     lacks = "; ".join(read_record(PresentedAnswer, action.payload["data"]).missing)
     note = f"[Missing: {lacks}. Make it with a tool, or answer without it.]"
     return _notice(action, "answer_incomplete", lacks, note=note)
 
 
 async def note_missing(action: Action, _context: PolicyContext) -> list[Step]:
-    """Report to the user what an answer lacks."""
+    """Report to the user what is missing from an answer."""
     lacks = "; ".join(read_record(PresentedAnswer, action.payload["data"]).missing)
     return _notice(action, "answer_incomplete", lacks)
 

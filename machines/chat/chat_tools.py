@@ -59,7 +59,7 @@ def _sql(value: object, parameter: Parameter, rescues: list[str]) -> str:
 
 
 def _code(value: object, parameter: Parameter, rescues: list[str]) -> str:
-    """Return code without an indentation of the whole, and with real line breaks."""
+    """Return code without a common indentation, and with real line breaks."""
     text = _plain(value, parameter, rescues)
     if _is_python(text):
         return text.strip("\n")
@@ -113,7 +113,7 @@ def _is_python(text: str) -> bool:
 
 
 def _limit(value: object, parameter: Parameter, rescues: list[str]) -> object:
-    """Return a limit: the default for anything but a number, and the bound for an infinite one."""
+    """Return a limit: the default for anything that is not a number, and the bound for infinity."""
     try:
         return LIMIT.read(value, parameter, rescues)
     except ValueError:
@@ -175,7 +175,7 @@ def messages_for(
 ) -> list[ChatMessage]:
     """Return the messages of the next request. `tables` describes the data; `tools` names the tools of the request.
 
-    A last turn that is too long by itself is sent whole, or with `shortens` its largest texts are shortened.
+    A last turn that is too long by itself is sent in full; with `shortens`, its largest texts are shortened.
     """
     turns = conversation.turns
     newest = newest_that_fit([turn.exchange for turn in turns], context_chars)

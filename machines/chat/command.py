@@ -1,6 +1,6 @@
 """The command `dsa chat [DATA...]`: talk with a model about data, while a table decides what the model may do.
 
-It is interactive, or with `--ask` for scripts. A typed line is a message; a line with a slash is a command to the program. The conversation is stored and
+It is interactive, or with `--ask` for scripts. A typed line is a message; a line that starts with a slash is a command for the program. The conversation is stored and
 can be resumed after any end; a branch is another conversation that starts with the first turns of this one. The counters (seed 002, workstream F) are
 computed from the ledger.
 """

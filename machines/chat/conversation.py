@@ -2,7 +2,7 @@
 
 `ChatConversation` takes the entries of a run's ledger in order; one more entry costs the same however many precede it. Equal entries give an equal
 conversation, also after a crash. `Inventory` has the artifacts (seed 002, workstreams A and B). An artifact with the content of an earlier one is not new:
-its name becomes an alias, with the reason. One with the logical key of an earlier one and other content is its next version.
+its name becomes an alias, with the reason. One with the logical key of an earlier one and different content is its next version.
 """
 
 from collections import Counter, deque
@@ -151,7 +151,9 @@ class Inventory:
         self._names[new.name] = artifact.artifact_id
         names = {artifact.name, *(name for name, _ in artifact.aliases)}
         if new.name not in names:
-            reason = f"duplicate_artifact_prevented: its content is that of {artifact.artifact_id} ({artifact.name})"
+            reason = (
+                f"duplicate_artifact_prevented: it has the same content as {artifact.artifact_id} ({artifact.name})"
+            )
             artifact = attrs.evolve(artifact, aliases=(*artifact.aliases, (new.name, reason)))
             self._artifacts[artifact.artifact_id] = artifact
         return artifact
@@ -219,7 +221,7 @@ class ResultTable:
 
 @attrs.frozen
 class ChatResult:
-    """The result of a call, for the model, and its artifacts. `table` and `intent` are of SQL; `rung` and `features` say how Python was confined.
+    """The result of a call, for the model, and its artifacts. `table` and `intent` come from SQL; `rung` and `features` say how Python was confined.
 
     With `dedups` equal content is stored once.
     """
@@ -245,11 +247,11 @@ class PresentedAnswer:
 #: Reasons why something was not done, under their names in payloads, logs and counters (seed 002, workstream F).
 REASONS: dict[str, str] = {
     "invalid_state": "A call was not made because the phase does not allow it.",
-    "duplicate_tool_call_skipped": "There was an equal call; its result was used again.",
+    "duplicate_tool_call_skipped": "The same call was made before; its result was used again.",
     "duplicate_artifact_prevented": "An artifact with the same content existed; it is stored once.",
     "empty_python_payload_retried": "A Python call without usable code was sent back once, with an explanation of the form.",
     "invalid_tool_payload": "A call had no SQL or code that can run.",
-    "unknown_tool": "A call named no tool, or could not be read.",
+    "unknown_tool": "A call did not name a tool, or could not be read.",
     "too_many_calls": "Calls were left out: the turn reached its limit of calls.",
     "interrupted": "A call was interrupted: cancelled, timed out, or ended by an error.",
     "answer_cut_off": "An answer broke off, was empty, or had a call in its text; the model was asked again.",
@@ -285,8 +287,8 @@ CALL_EFFECTS = frozenset({"run_sql", "run_python"})
 DONE_EVENTS = frozenset({"sql_done", "python_done"})
 FAILURE_EVENTS = frozenset({"sql_failed", "python_failed"})
 RECENT_TURNS = 50
-#: The note to the model when a failed turn continues after its own message: a provider wants a user message last.
-GO_ON = "[That turn ended with an error. Go on from here.]"
+#: The note to the model when a failed turn continues after its own message: providers want the last message to be from the user.
+GO_ON = "[That turn ended with an error. Continue from here.]"
 
 
 @attrs.define
@@ -342,7 +344,7 @@ class ChatConversation:
         self._last_event: EventEntry | None = None
         self._earlier_calls: dict[str, Earlier] = {}
         self._running_calls: dict[str, DataCall] = {}
-        #: Results that the model has not read yet, by call, and results of skipped calls that wait for that of an equal call, by the id of that one.
+        #: Results that the model has not read yet, by call, and results of skipped calls that wait for the result of an equal call, by the id of that call.
         self._unread_results: dict[str, tuple[EventEntry, ChatResult]] = {}
         self._skipped_results: dict[str, list[ToolResult]] = {}
         self._latest_place = 0, 0
@@ -465,7 +467,7 @@ class ChatConversation:
                 self._add_intent(call)
 
     def _set_latest(self, call: DataCall) -> None:
-        """Let code read a result of SQL, unless that of a later call is there."""
+        """Let code read a result of SQL, unless a later call already has one."""
         place = self.turn.number, next(n for n, each in enumerate(self.turn.calls) if each is call)
         if call.intent is not None and place >= self._latest_place:
             self.latest_table, self._latest_place = call.table, place

@@ -77,12 +77,12 @@ def compiles(code: str) -> str | None:
 #: The codes of its errors, with explanations.
 CODES = {
     "python_error": "The code raised an exception.",
-    "python_syntax_error": "The code is not valid Python, or empty.",
+    "python_syntax_error": "The code is empty, or is not valid Python.",
     "python_timeout": "The code reached its limit of time or processor time.",
     "python_memory": "The code reached its limit of memory.",
-    "python_killed": "The process ended before the code: by itself, by a crash, or by a signal.",
+    "python_killed": "The process ended before the code was finished: the code ended it, it crashed, or a signal killed it.",
     "too_many_files": "The code left too many files.",
-    "files_too_large": "The code's files are too large together.",
+    "files_too_large": "The code's files are too large in total.",
     "bad_file": "The code left something that cannot be stored: a link, a device, or a file whose content does not match its name.",
     "bad_table": "The table cannot become a DataFrame.",
     "bad_result": "The sandbox did not return a valid report.",
@@ -298,7 +298,7 @@ def _kill_error(number: int, outcome: SandboxOutcome, bounds: Bounds) -> ToolErr
     if number in (signal.SIGXCPU, signal.SIGKILL) and outcome.cpu_s > bounds.cpu_s - _ENDS_S:
         return ToolError(f"The code used more than {bounds.cpu_s} s of processor time.", code="python_timeout")
     names = {each.value: each.name for each in signal.Signals}
-    why = ", perhaps for using too much memory" if number == signal.SIGKILL else ", by a crash or by itself"
+    why = ", perhaps because it used too much memory" if number == signal.SIGKILL else ": it crashed, or killed itself"
     return ToolError(f"The code's process was killed ({names.get(number, number)}){why}.", code="python_killed")
 
 
@@ -328,7 +328,7 @@ def _value(claim: _ChildReport, outcome: SandboxOutcome, bounds: Bounds, call: "
         raise _kill_error(-claim.status, outcome, bounds)
     if not claim.message:
         raise ToolError(
-            f"The code ended its own process (exit status {claim.status}) before its end.", code="python_killed"
+            f"The code ended its own process (exit status {claim.status}) before it was finished.", code="python_killed"
         )
     match parse_json(claim.message):
         case {"value": str(value), "error": None, "fault": ""}:
@@ -338,7 +338,7 @@ def _value(claim: _ChildReport, outcome: SandboxOutcome, bounds: Bounds, call: "
             raise ToolError(clean_text(fault)[:_MOST_MESSAGE], code="bad_table")
         case {"error": {"types": [str(name), *more], "message": str(message), "places": [*places]}}:
             raise _exception([name, *map(str, more)], message, places, call)
-    raise ToolError("The code wrote into the channel of its report.", code="bad_result")
+    raise ToolError("The code wrote into the channel for its report.", code="bad_result")
 
 
 def _exception(types: list[str], message: str, places: list[Any], call: "_CallInput") -> ToolError:
@@ -371,7 +371,7 @@ def _files(claim: _ChildReport, content: bytes) -> tuple[MadeFile, ...]:
     if len(sizes) > MOST_FILES:
         raise ToolError(f"The code left more than {MOST_FILES} files in its working folder.", code="too_many_files")
     if sum(sizes) > MOST_BYTES:
-        raise ToolError(f"The code's files have more than {MOST_BYTES >> 20} MB in all.", code="files_too_large")
+        raise ToolError(f"The code's files are larger than {MOST_BYTES >> 20} MB in total.", code="files_too_large")
     if sum(sizes) != len(content):
         raise ToolError("The sandbox did not return the files that it lists.", code="bad_result")
     for path, what, _ in claim.files:
@@ -398,7 +398,7 @@ _LONGEST_S = 600.0
 _SPARE_BYTES = 256 * 1024  # of a report, besides the files
 #: numpy, pandas and matplotlib need 0.3 GB of address space; 1.7 GB are for the data: a table has at most 8 MB.
 _MEMORY_BYTES = 2 << 30
-#: The disk of a call, which is in memory. It is larger than the stored files may be, so too large files are reported by their size.
+#: The disk of a call, which is in memory. It is larger than the stored files may be, so that files that are too large are reported by their size.
 _DISK_BYTES = 64 << 20
 _OUTPUT_BYTES = 4 * 1024
 _PROCESSES = 16
@@ -449,7 +449,7 @@ class Interpreter:
                 f"timeout_s = {timeout_s:g} is not a valid time limit: use more than 0 s and at most {_LONGEST_S:g} s"
             )
         if is_empty(code):
-            raise ToolError("There is no code: nothing, or comments only.", code="python_syntax_error")
+            raise ToolError("There is no code: the text is empty, or has only comments.", code="python_syntax_error")
         if fault := compiles(code):
             raise ToolError(f"SyntaxError: {fault}", code="python_syntax_error")
         bounds = _bounds(timeout_s)
@@ -461,7 +461,7 @@ class Interpreter:
 
 
 def _bounds(timeout_s: float) -> Bounds:
-    """Return the limits of a call. Processor time counts for each process, so it equals the time limit, and is at least a second."""
+    """Return the limits of a call. Processor time is limited for each process: to the time limit, and at least a second."""
     return Bounds(
         timeout_s=timeout_s,
         cpu_s=max(1, math.ceil(timeout_s)),

@@ -98,7 +98,7 @@ def _write(file: int, content: bytes) -> None:
 
 
 def _wait_for(child: int) -> int:
-    """Wait for the code's process; return its exit status, or minus the signal that killed it."""
+    """Wait for the code's process; return its exit status, or the negative number of the signal that killed it."""
     while True:
         process, status = os.waitpid(-1, 0)  # as the first process of its namespace this one inherits orphans
         if process == child:
@@ -238,7 +238,7 @@ class _Session:
         sys.stdout = sys.__stdout__ = _stream(1)  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = _stream(2)  # type: ignore[misc]
         random.seed(0)
-        np.random.seed(0)  # noqa: NPY002  # the generator of code that makes none of its own
+        np.random.seed(0)  # noqa: NPY002  # for code that does not make a generator of its own
         Figure.savefig = _recording(Figure.savefig, self._saved_figures)  # type: ignore[method-assign]
         plt.show = lambda *_, **__: self._save_figures()  # a function, because matplotlib stores a signature in it
         module = types.ModuleType("__main__")

@@ -175,7 +175,7 @@ def _why(call: CodingCall, denial: Denial | None) -> tuple[str, str, bool]:
 
 
 async def hold_call(_action: Action, _context: PolicyContext) -> list[Step]:
-    """Leave the call where it is, first in the queue: calls run that it must not run beside."""
+    """Leave the call first in the queue: it must not run beside the calls that are running."""
     return []
 
 
@@ -206,7 +206,7 @@ async def nudge(action: Action, _context: PolicyContext) -> list[Step]:
         "[You did not call a tool. Call one now. When the subtask is over, call mark_subtask_complete with your answer as its reason: success=true when "
         "it is done, success=false when it cannot be done. An answer without a call ends the work here, as not done.]"
     )
-    return _notice(action, WorkNotice("no_call", "the model spoke and called no tool", note))
+    return _notice(action, WorkNotice("no_call", "the model replied without calling a tool", note))
 
 
 async def note_cut_off(action: Action, _context: PolicyContext) -> list[Step]:
@@ -224,7 +224,7 @@ async def note_cancelled(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def report_done(action: Action, context: PolicyContext) -> list[Step]:
-    """Report that every subtask is completed, and the ones without evidence."""
+    """Report that every subtask is completed, and which of them have no evidence."""
     _, work = resources_and_work(context)
     by_word = f"the model completed every subtask, but no result proves it for: {'; '.join(work.unshown)}"
     return _end_work(action, context, "goal_complete", by_word if work.unshown else "Goal achieved")
@@ -322,7 +322,7 @@ def read_denial(data: object) -> object:
     reads={"goal": read_goal, "planned": read_goal, "permitted": read_permission, "denied": read_denial},
 )
 async def decompose(action: Action, context: PolicyContext) -> list[Step]:
-    """Ask the model for tasks, and check them. Raises GenerationError when there is no answer."""
+    """Ask the model for tasks, and check them. Raises GenerationError when the model does not answer."""
     agent, work = resources_and_work(context)
     instructions = DECOMPOSE + INDEPENDENT if agent.parallel > 1 else DECOMPOSE
     parts = [work.goal, f"The workspace contains: {await in_thread(agent.toolbox.contents)}."]
@@ -338,7 +338,7 @@ async def decompose(action: Action, context: PolicyContext) -> list[Step]:
 
 @answering("asked", "said", "cut_off")
 async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
-    """Send the state of the work and the last exchanges, and answer with the result. Raises GenerationError when there is none."""
+    """Send the state of the work and the last exchanges, and answer with the result. Raises GenerationError when the model does not answer."""
     agent, work = resources_and_work(context)
     tools = tuple((await _tools(agent)).values())
     transcript = work.transcript
@@ -438,8 +438,8 @@ async def _others(agent: CodingResources, work: Work, run_id: str) -> tuple[Call
 def _why_alone(kind: Kind, *, is_certain: bool) -> str:
     """Return why a call does not run beside calls that look, or an empty text."""
     if kind != "looking":
-        return "it does more than look"
-    return "" if is_certain else "whether it repeats a call depends on results that are to come"
+        return "it does more than read"
+    return "" if is_certain else "whether it repeats a call depends on results that have not arrived yet"
 
 
 def key_arguments(call: ToolRequest[WorkspaceTool], look: Look, normal_path: Callable[[str], str]) -> JsonObject:
@@ -613,7 +613,7 @@ def _has_approval(call: CodingCall) -> Verdict:
 
 
 def _can_run_beside(call: CodingCall) -> Verdict:
-    """Pass a call that only looks, if all others pass it: beside calls that run it is not judged by each of them."""
+    """Pass a call that only looks, and that all other guards pass: beside running calls, the table asks only this guard."""
     judgements = (judge(call) for judge in (_not_looping, _inside_workspace, _has_allowed_command, _has_approval))
     against = [why for outcome, why in judgements if outcome != "passed"]
     return ("failed", against[0]) if against else verdict_for(call.alone)

@@ -64,7 +64,7 @@ _STYLES = {
 class CodingDisplay(Lines):
     """The display of the work. Pass its methods to `Agent` as `on_moment`, `listen` and `notice`. `part` is the place of the part that it shows.
 
-    A call has its line when it begins, or when it is refused. Its result is right below that line, or below another line that names the call again.
+    The line of a call is printed when it begins or is refused. Its result is right below that line, or below another line that names the call again.
     """
 
     def __init__(self, console: Console, part: str = "") -> None:
@@ -212,7 +212,7 @@ class CodingDisplay(Lines):
                 self.line(f"  {plural(left, 'call')} after it {'was' if left == 1 else 'were'} not made", "yellow")
 
     def _notice(self, notice: WorkNotice) -> None:
-        """Show a notice: of a call that was not made with its name in brackets, of all else as a sentence."""
+        """Show a notice: with its name in brackets for a call that was not made, as a sentence for anything else."""
         name = f"[{notice.reason}]" if notice.reason in NOT_MADE else f"{notice.reason.replace('_', ' ')}:"
         self.line(f"{name} {one_line(notice.text, 2 * LONGEST)}", _STYLES.get(notice.reason, "yellow"))
 
@@ -281,7 +281,7 @@ class CodingPage:
     """
 
     texts: Mapping[str, str] = {
-        "permitted": "Leave it empty to permit this call alone; write always to permit others like it too",
+        "permitted": "Leave it empty to permit only this call; write always to permit others like it too",
         "denied": "Why not, for the model; may be empty",
     }
 
@@ -292,7 +292,7 @@ class CodingPage:
         self._tool = ""
 
     def take(self, entry: Entry) -> None:
-        """Read a further entry of the run."""
+        """Read another entry of the run."""
         self._work.take([entry])
         if isinstance(entry, RowEntry):
             self._question = None  # any row answers the question
@@ -323,7 +323,9 @@ class CodingPage:
             tag("p", work.goal, class_="asked"),
             tag("ol", plan) if plan else tag("p", "There is no plan yet.", class_="hint"),
             tag("h2", "The calls"),
-            self.earlier(len(work.calls) + 1) if work.calls else tag("p", "No call was asked for yet.", class_="hint"),
+            self.earlier(len(work.calls) + 1)
+            if work.calls
+            else tag("p", "The model has not asked for a call yet.", class_="hint"),
             [tag("h2", "Files that changed"), tag("ul", files, class_="plain")] if files else None,
             tag("p", work.answer, class_="said") if work.answer else None,
             self._asks(),
@@ -368,7 +370,7 @@ class CodingPage:
 async def begin_work(runs: Runs, values: Mapping[str, str]) -> RunHandle:
     """Begin work on a goal with the values of the form, under the checks of `dsa code`.
 
-    Raises DsaError, ValueError or OSError for a folder, a model or settings that cannot be used, and where there is unfinished work on this goal.
+    Raises DsaError, ValueError or OSError for a folder, a model or settings that cannot be used, and when there is unfinished work on this goal.
     """
     return await begin_in_background(_start_of(runs, values), runs)
 
@@ -384,7 +386,7 @@ def _start_of(runs: Runs, values: Mapping[str, str]) -> WorkStart:
     if fault:
         raise ValueError(fault)
     if (run_id := unfinished_run(goal, workspace, runs)) is not None:
-        raise ValueError(f"run {run_id} works on this goal in this folder, and is not over: go on with it on its page")
+        raise ValueError(f"run {run_id} works on this goal in this folder, and is not over: continue it on its page")
     file = read_configuration(Path.cwd(), None, workspace)
     choices = CodingSettings(mode=values.get("mode") or None, model=values.get("model", "").strip() or None)
     return WorkStart(goal, settings_to_start(choices, file, workspace), parameters=file.parameters)

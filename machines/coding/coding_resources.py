@@ -1,6 +1,6 @@
 """Resources of a coding run: its settings, its tools, its model, its work, and the messages of a request.
 
-The resources are made from the settings of the run, once in a process, and are the same again after a crash. Settings come from the command line and from
+The resources are made from the settings of the run, once per process, and are the same after a crash. Settings come from the command line and from
 `[code]` of a file; the ledger has them as JSON, and None means not set. `messages_for` makes a request (seed 003, context structure): instructions, the
 state of the work, and the last exchanges. Older exchanges are shortened first, then left out. The last one is always there, with all its results.
 """
@@ -180,7 +180,7 @@ MODES = ("ask", "auto-edit", "full-auto", "read-only")
 
 
 def polled_command(text: str) -> tuple[str, ...]:
-    """Return the words of a command in `polling`. Raises ValueError for an open quote."""
+    """Return the words of a command in `polling`. Raises ValueError for an unclosed quote."""
     return tuple(shlex.split(text))
 
 
@@ -289,11 +289,11 @@ class CodingResources:
         return self._approval_of_user(f"--mode {mode}")
 
     def _approval_of_user(self, setting: str) -> Approval:
-        """Return that the user is asked because of a setting; in a part nobody can be asked."""
+        """Return that the user has to be asked because of a setting; in a part, which cannot ask, that the call must not happen."""
         if self.settings.part_of:
             why = f"it needs permission ({setting}), and parts that run at the same time cannot ask for it"
             return Approval("never", why)
-        return Approval("ask", f"the user is asked first ({setting})")
+        return Approval("ask", f"the user has to be asked first ({setting})")
 
     def close(self) -> None:
         """Close the tools."""

@@ -64,7 +64,7 @@ class CallAction:
 
 @attrs.frozen
 class Round:
-    """The judgement of a call: its level, how often it repeats, this time included, and why; empty when it is fine."""
+    """The judgement of a call: its level, how often the call was made, this time included, and why, which is empty when it is fine."""
 
     level: Level = "fine"
     times: int = 1
@@ -101,8 +101,8 @@ def round_beside(
 ) -> tuple[Round, bool]:
     """Judge a call while looks run (`unread`, in the order asked). Return the judgement, and whether it is the same whatever they find.
 
-    All of them may find something new, or fail, or find what they found last: any other outcome is between these. A call that is made a second time
-    waits for the first one, which its reminder compares it with.
+    All of them may find something new, or fail, or find the same as before: any other outcome is between these. A call that is made a second time
+    waits for the first one, because its reminder compares the two.
     """
     last = {action.key: action.result for action in past}
     new = [attrs.evolve(action, result=f"new {at}") for at, action in enumerate(unread)]
@@ -120,7 +120,7 @@ def in_order(past: Iterable[CallAction], others: Iterable[CallAction]) -> tuple[
 
 
 def _with(others: Iterable[CallAction], past: Iterable[CallAction], call: CallAction) -> tuple[CallAction, ...]:
-    """Return the own actions with the changes of others; what others have looked at or run does not count here."""
+    """Return our actions with the changes of others; what others have looked at or run does not count here."""
     is_change = call.kind == "changing"
     return in_order(past, (each for each in others if is_change or (each.changed and each.key != call.key)))
 
@@ -137,7 +137,7 @@ def _judgement(times: int, level: Level, why: str) -> Round:
 
 
 def _again(call: CallAction, past: Sequence[CallAction]) -> Round:
-    """Judge a call by its equals."""
+    """Judge a call by the earlier equal calls."""
     if call.kind == "looking" or call.polled:
         return _same_again(call, past)
     before = _before(call, past)

@@ -346,7 +346,7 @@ class Work:
 
     @property
     def call(self) -> CodingCall | None:
-        """The call that was taken last and does not run, or None."""
+        """The call that was taken last, or None when it runs by itself or has a result."""
         return None if self.transcript.current is None else self.transcript.current.about
 
     def _take_goal(self, entry: EventEntry, goal: Goal) -> None:

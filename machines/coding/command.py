@@ -203,7 +203,7 @@ def _value_at_start(start: RunStart, name: str) -> object:
 
 
 def _is_same(value: object, has: object) -> bool:
-    """Return whether a setting equals the run's; off and empty equal a missing one."""
+    """Return whether a setting equals the run's; off and empty count as missing."""
     return (value or None) == (has or None)
 
 
@@ -296,7 +296,7 @@ def command(
     or not done (the model only replied and did no work, the goal is blocked, you answered a question with `stop`, or the rounds are used up); 2: it cannot start; 3: a person is needed; 130: interrupted by Ctrl-C; it can be resumed.
     """
     if bool(goal) == bool(run):
-        raise click.UsageError(f"give a GOAL or --resume RUN{', not both: a run has its goal' if goal else ''}")
+        raise click.UsageError(f"give a GOAL or --resume RUN{', not both: a run already has a goal' if goal else ''}")
     line = CommandLine(**choices)
     if line.context_tokens is not None:
         options = attrs.evolve(options, config={"context_tokens": line.context_tokens})
@@ -349,7 +349,7 @@ def _begin(
 
 
 def _hold(root: Path, options: RunOptions, begin: Callable[[Runs, SessionListeners], Agent], goal: str = "") -> int:
-    """Work until the end, or until a person is needed who is not there; return the exit code."""
+    """Work until the end, or until a person is needed and none is there; return the exit code."""
     display, is_shown, start_s = CodingDisplay(terminal()), not options.shows_nothing, time.monotonic()
     with ExitStack() as stack:
         stack.enter_context(exit_on_faults(root))
@@ -469,7 +469,7 @@ def _tasks(name: str, goal: str, own: Mapping[str, tuple[Task, ...]]) -> tuple[T
 
 
 def _work_until_rest(agent: Agent, display: CodingDisplay, *, is_json: bool) -> int:
-    """Work until the end, or until a person is needed who is not there; return the exit code."""
+    """Work until the end, or until a person is needed and none is there; return the exit code."""
     try:
         with asyncio.Runner() as runner:
             runner.run(interruptible(agent.go_on()))
@@ -532,7 +532,7 @@ def _doubts(state: str, work: Work) -> Iterator[str]:
         yield "nothing was written or run"
     if state == "answered":
         left, all_of_them = len(work.subtasks_left), len(work.places)
-        yield f"not done: {left} of {plural(all_of_them, 'subtask')} not completed, because an answer completes none"
+        yield f"not done: {left} of {plural(all_of_them, 'subtask')} not completed, because an answer does not complete a subtask"
     if state == "goal_complete" and work.unshown:
         yield f"no result proves that this is done: {'; '.join(work.unshown)}"
 

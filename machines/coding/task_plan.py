@@ -168,10 +168,10 @@ REASONS: dict[str, str] = {
     "path_outside_workspace": "A call would touch a path outside the workspace, or a protected one.",
     "command_not_allowed": "A command is not allowed, or not with these arguments.",
     "not_approved": "The mode or the user does not allow a call.",
-    "unknown_tool": "A call named no tool, or could not be read.",
+    "unknown_tool": "A call did not name a tool, or could not be read.",
     "too_many_calls": "Calls were left out: the answer reached its limit of calls.",
     "no_evidence": "The model completed a subtask although no tool result matches it.",
-    "no_call": "The model spoke and called no tool.",
+    "no_call": "The model replied without calling a tool.",
     "answer_cut_off": "An answer broke off, was empty, or had a call in its text; the model was asked again.",
     "interrupted": "A call was interrupted: its effects are unknown.",
     "subtask_completed": "The model has completed a subtask.",
@@ -185,7 +185,7 @@ REASONS: dict[str, str] = {
     "failed": "A tool or a check failed.",
     "paused": "The model did not answer; the request can be tried again.",
 }
-#: What people read of a call that has one of these names as its status, in a word or two. Those that are `refused` were not made.
+#: What people read for a call with one of these names as its status, in a word or two. Those that are `refused` were not made.
 BADGES: dict[str, str] = {
     **dict.fromkeys(
         (
@@ -367,7 +367,7 @@ def action_of(call: CodingCall, result_record: CodingResult, at_ms: int = 0, ans
 
 @attrs.frozen
 class Probe:
-    """Facts about the workspace, none of them about a goal."""
+    """Facts about the workspace, which do not depend on a goal."""
 
     files_written: tuple[str, ...]
     files_exist: tuple[str, ...]

@@ -1,6 +1,6 @@
 """The command `dsa undo RUN`, and the diff of `dsa show RUN --diff`: the changes of a run in its workspace.
 
-The history of the workspace is in the run's folder; that of a part is in the folder of the whole run. Undo leaves files alone that somebody else has changed
+The history of the workspace is in the run's folder; that of a part is in the folder of the whole run. Undo leaves files alone that have been changed
 since, and names them.
 """
 
@@ -98,7 +98,7 @@ def _history_of(runs: Runs, run_id: str) -> WorkspaceHistory:
 def command(run: str, root: str, *, json_wanted: bool) -> None:
     """Undo the changes of a coding RUN in its workspace.
 
-    A file that somebody has changed since is left alone, and listed. Exit code 0: all changes were undone; 1: not all.
+    A file that has been changed since then is left alone, and listed. Exit code 0: all changes were undone; 1: not all.
     """
     with exit_on_faults(Path(root)), open_runs(root, must_exist=True) as runs:
         run = find(runs.ids(), run, Path(root))

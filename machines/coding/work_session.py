@@ -1,6 +1,6 @@
 """Work sessions: the work on one goal, which this process begins or resumes, until it rests.
 
-It rests in a final state, or when a person is asked. Acknowledged input is in the ledger, so a killed process loses nothing.
+It rests in a final state, or when a person must answer. Acknowledged input is in the ledger, so a killed process loses nothing.
 """
 
 import asyncio
@@ -261,7 +261,7 @@ def is_home(workspace: Path) -> bool:
 
 
 async def begin_in_background(start: WorkStart, runs: Runs) -> RunHandle:
-    """Begin a run that goes on by itself until it rests, with nobody at a terminal. Raises what `Agent.begin` raises; then no run exists."""
+    """Begin a run that goes on by itself until it rests, without a person at a terminal. Raises what `Agent.begin` raises; then no run exists."""
     settings = start.settings
     _require_fit_for_parts(settings)
     projection = Projection(Path(settings.workspace))

@@ -30,7 +30,7 @@ from machines.tool_use.records import JsonObject, as_data, one_line, read_record
 from machines.tool_use.tool_call import ToolResult
 
 _LONGEST = 500
-#: Reasons for the end of a part, which its status has already.
+#: Notices about the end of a part, which its status already says.
 _ENDINGS = frozenset({"goal_complete", "answered", "rounds_exhausted", "loop_ended", "some_failed", "failed", "paused"})
 _WHY = {
     "rounds_exhausted": "its rounds were used up",
@@ -65,7 +65,7 @@ def summary_of(place: str, run_id: str, work: Work, state: str) -> PartDone:
 
 def _state_reason(work: Work, state: str) -> str:
     if state == "answered":
-        return f"it answered instead of completing it: {' '.join(work.answer.split())}"[:_LONGEST]
+        return f"it answered instead of completing the subtask: {' '.join(work.answer.split())}"[:_LONGEST]
     return _WHY.get(state) or work.chapters[0].subtasks[0].reason or "it failed"
 
 
@@ -124,7 +124,7 @@ def existing_parts(runs: Runs, run_id: str, places: Iterable[str]) -> Iterator[t
 
 
 def actions_beside(runs: Runs, whole: str, run_id: str) -> tuple[CallAction, ...]:
-    """Return the actions of a whole run, and of its parts under way but the one with this id, from their ledgers. Raises StoreError."""
+    """Return the actions of a whole run, and of its parts under way except the one with this id, from their ledgers. Raises StoreError."""
     work = work_of(runs.stored_run(whole).entries)
     places = [place for place, _, subtask in work.places if subtask.status == "apart"]
     parts = existing_parts(runs, whole, (place for place in places if name_of(whole, place) != run_id))

@@ -281,7 +281,7 @@ class ActionPair:
         if not self.can_execute(workflow_state):
             guard_names = sorted(name for name, is_satisfied in workflow_state.guards.items() if is_satisfied)
             unmet = PreconditionNotMet("Precondition not satisfied for action pair")
-            unmet.add_note(f"satisfied are: {', '.join(guard_names) or 'none'}")
+            unmet.add_note(f"satisfied: {', '.join(guard_names) or 'none'}")
             raise unmet
 
     def execute(
@@ -301,7 +301,7 @@ class ActionPair:
 def _require(what: str, value: object, method: str, hint: str) -> None:
     """Raise TypeError for a class, or an object without the method."""
     if isinstance(value, type):
-        raise TypeError(f"the {what} is the class {value.__name__}: use an object of it, {value.__name__}()")
+        raise TypeError(f"the {what} is the class {value.__name__}: use an instance, {value.__name__}()")
     if not callable(getattr(value, method, None)):
         raise TypeError(f"the {what} is {type(value).__name__}, which has no {method}(..): {hint}")
 

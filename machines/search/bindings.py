@@ -210,7 +210,7 @@ class SearchReply:
 
 
 def messages_of(ledger: Iterable[Step]) -> list[ChatMessage]:
-    """Return a ledger as messages. Calls by other policies than the model, and their results, become messages of the user.
+    """Return a ledger as messages. Calls by policies other than the model, and their results, become messages of the user.
 
     Servers refuse a conversation with a call without a result, or a result without a call. So each call has its result right after it, and a call without a
     result gets one that says so.
@@ -228,7 +228,7 @@ def messages_of(ledger: Iterable[Step]) -> list[ChatMessage]:
                 messages.append(ChatMessage(ASSISTANT, None))
             messages[-1] = attrs.evolve(messages[-1], calls=(*messages[-1].calls, _call(step, _id(at, step))))
         elif step.type == ACTION_RESULT and at not in results.values():
-            messages.append(ChatMessage("user", f"{step.actor} gave: {_as_json(step.payload)}"))
+            messages.append(ChatMessage("user", f"{step.actor} returned: {_as_json(step.payload)}"))
         is_open = step.actor == ASSISTANT and step.type in {TEXT, ACTION_CALL}
     answers = {_id(at, steps[at]): _as_json(steps[result].payload) for at, result in results.items()}
     return [each for message in messages for each in (message, *_answers(message, answers))]
@@ -284,12 +284,12 @@ def steps_of(reply: SearchReply) -> list[Step]:
 registry = Registry()
 
 INSTRUCTIONS = (
-    "Answer the user's question from the files. Search them with the tool first, with a few words that the answer is likely to hold; "
-    "search again with other words when that did not help. Name the file and the line of what you rely on, as FILE:LINE. "
-    "When the files do not say it, say so."
+    "Answer the user's question from the files. Search them with the tool first, with a few words that the answer is likely to contain; "
+    "if that does not help, search again with other words. Name the file and the line of what you rely on, as FILE:LINE. "
+    "If the files do not contain the answer, say so."
 )
 
-QUOTES_HEADING = "No model was asked; these places have the words:"
+QUOTES_HEADING = "No model was asked; these places contain the words:"
 
 _WITHOUT_TOOLS = (None, "", "local")
 _MOST_PLACES = 20
@@ -299,7 +299,7 @@ _QUERY = {
     "type": "object",
     "properties": {
         "query": {"type": "string", "description": "a few words, in any order"},
-        "limit": {"type": "integer", "minimum": 1, "maximum": _MOST_PLACES, "description": "most places to give"},
+        "limit": {"type": "integer", "minimum": 1, "maximum": _MOST_PLACES, "description": "the most places to return"},
     },
     "required": ["query"],
     "additionalProperties": False,
@@ -331,7 +331,7 @@ def _answering_policy(config: SearchSettings) -> str:
 
 
 @registry.register(
-    "web_search_policy", "Search the files for words. Gives file, line and excerpt of each place.", _QUERY
+    "web_search_policy", "Search the files for words. Returns the file, the line and an excerpt of each place.", _QUERY
 )
 async def web_search_policy(action: Action, context: PolicyContext) -> list[Step]:
     """Search the files of the folder `over` (seed 004, 6.2; this one never goes to the web)."""
@@ -386,7 +386,9 @@ async def quoting_policy(action: Action, context: PolicyContext) -> list[Step]:
         return [error_step(action.policy, result["code"], result["message"])]
     quotes = [f"{place['file']}:{place['line']}: {place['excerpt']}" for place in result["results"][:_MOST_QUOTES]]
     return [
-        text_step(ASSISTANT, "\n\n".join([QUOTES_HEADING, *quotes]) if quotes else "The files do not have these words.")
+        text_step(
+            ASSISTANT, "\n\n".join([QUOTES_HEADING, *quotes]) if quotes else "The files do not contain these words."
+        )
     ]
 
 

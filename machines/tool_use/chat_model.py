@@ -1,7 +1,7 @@
 """Chat models: a server that speaks the OpenAI protocol, any provider through LiteLLM, or a script.
 
 A model takes messages and tools. It returns the whole answer as the stream reconciler reads it, and passes on the text piece by piece meanwhile. A model
-that fails for a moment (its server restarts, is busy, or breaks off) is asked again. A model without tool calls writes a call as JSON, and a schema
+that fails for a moment (its server restarts, is busy, or breaks off an answer) is asked again. A model without tool calls writes a call as JSON, and a schema
 enforces the form.
 """
 
@@ -93,7 +93,7 @@ def as_texts(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
     names: dict[str, str] = {}
     for message in messages:
         if message.role == "tool":
-            texts.append(ChatMessage("user", f"[{names.get(message.answers, 'a tool')} gave] {message.content}"))
+            texts.append(ChatMessage("user", f"[result of {names.get(message.answers, 'a tool')}] {message.content}"))
             continue
         lines = [message.content] if message.content else []
         for call in message.calls:
@@ -121,7 +121,7 @@ Show = Callable[[str], object]
 #: Asks once, within a number of seconds, and shows text as it comes. Raises GenerationError when there is no answer.
 Once = Callable[[float, Show | None], Awaitable[StreamResult]]
 
-#: For how many seconds to ask a failing model again; 0 means not at all.
+#: For how many seconds a failing model is asked again; 0 means not at all.
 VARIABLE = "DSA_RETRY_S"
 _AGAIN_S, _LONGEST_S = 60.0, 3_600.0
 _MOST_TRIES = 20
@@ -133,7 +133,7 @@ RETRY_NOTE = "\n[the answer broke off; asking again]\n"
 
 @attrs.frozen
 class RetryLimits:
-    """The time for retries, in seconds. `again_s` limits the waits since the first failure, those that a server asks for included; `whole_s` limits all together."""
+    """The time for retries, in seconds. `again_s` limits the waits after the first failure, including those that a server asks for; `whole_s` limits all tries together."""
 
     again_s: float = _AGAIN_S
     whole_s: float = math.inf
@@ -190,7 +190,7 @@ async def ask_with_retries(once: Once, patience: RetryLimits, on_text: Show | No
 
 
 def failure_in(result: StreamResult) -> GenerationError | None:
-    """Return why an answer broke off that may be whole the next time, or None when another try cannot help."""
+    """Return why an answer broke off, or None when another try would not help."""
     error = result.error
     if error is None or error.code not in {"interrupted", "provider_error"}:
         return None
@@ -261,8 +261,8 @@ class ModelOptions:
 def model_of(name: str, options: ModelOptions | None = None) -> Model:
     """Return the model of a name, in the form that `dsa run --model` takes.
 
-    Raises ModelUnavailable for the local model without JSON mode, which calls no tools and invents its answers, and for JSON mode with a model that has
-    none. Raises DocumentError for a script that cannot be read.
+    Raises ModelUnavailable for the local model without JSON mode, which cannot call tools and makes up its answers, and for JSON mode with a model that does
+    not have it. Raises DocumentError for a script that cannot be read.
     """
     options = options or ModelOptions()
     if name.startswith(_SCRIPT_PREFIX):
@@ -278,7 +278,7 @@ def model_of(name: str, options: ModelOptions | None = None) -> Model:
     if name.startswith(SCHEMES):
         return _InJson(_Server(name, options)) if options.json_mode else _Server(name, options)
     if options.json_mode:
-        raise ModelUnavailable("JSON mode is for servers that speak the OpenAI protocol: --model http://HOST/v1#MODEL")
+        raise ModelUnavailable("JSON mode needs a server that speaks the OpenAI protocol: --model http://HOST/v1#MODEL")
     return _LiteLLM(name, options)
 
 
@@ -328,7 +328,7 @@ class _Server:
 
 
 def most_bytes(max_tokens: int | None) -> int:
-    """Return the limit in bytes of an answer of `max_tokens` tokens, each sent in a chunk of its own. None has the largest limit."""
+    """Return the limit in bytes of an answer of `max_tokens` tokens, each sent in a chunk of its own. None means the largest limit."""
     return _MOST_BYTES if max_tokens is None else min(_LEAST_BYTES + max_tokens * _TOKEN_BYTES, _MOST_BYTES)
 
 
@@ -362,7 +362,7 @@ class _LiteLLM:
     def __init__(self, name: str, options: ModelOptions) -> None:
         self._name, self._options = name, options
         self._patience = RetryLimits.of_environment(options.whole_s)
-        self._generator_within(options.whole_s)  # so that a fault in the settings shows now
+        self._generator_within(options.whole_s)  # so that a fault in the settings is noticed now
 
     def _generator_within(self, left_s: float) -> LiteLLMGenerator:
         options = self._options
@@ -404,7 +404,7 @@ class _Script:
         except (OSError, UnicodeDecodeError) as error:
             raise DocumentError(str(path), f"the script cannot be read: {error}") from error
         if not self._replies:
-            raise DocumentError(str(path), "the script has no reply: each is a fenced block (```)")
+            raise DocumentError(str(path), "the script has no replies: write each as a fenced block (```)")
 
     async def ask(
         self, _messages: Sequence[ChatMessage], tools: Sequence[Tool], *, number: int, on_text: Show | None

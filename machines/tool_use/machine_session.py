@@ -35,7 +35,7 @@ class Lines:
 
     def __init__(self, console: Console, part: str = "") -> None:
         self.console, self.part = console, part
-        #: Whether text of the current answer has been shown; the code that shows the whole answer sets it back.
+        #: Whether text of the current answer has been shown; the code that shows the whole answer resets it.
         self.has_text = False
         self.is_in_line = False
 
@@ -96,7 +96,7 @@ class ClosingActions(Protocol):
 
 
 def files_folder(runs: RecordedRuns, run_id: str) -> Path:
-    """Return the folder of this machine with the files of a run: in the folder of the runs, or, of runs on a server, in `.dsa` of the working folder."""
+    """Return the folder of this machine with the files of a run: in the folder of the runs, or, for runs on a server, in `.dsa` in the working folder."""
     return (runs.root or Path(DEFAULT_RUNS)) / run_id
 
 

@@ -1,7 +1,7 @@
 """Records: frozen classes, read from the JSON data of events and written as such data; with the JSON and the texts that models write. Pure.
 
 Fields with their default values are left out of the data, so ledgers stay short. Models write objects into texts, and arguments inside arguments. They
-send numbers beyond every range (1e999), which JSON reads as infinity and cannot write, and lists nested hundreds deep. The functions here accept or
+send numbers that are out of range (1e999), which JSON reads as infinity and cannot write, and lists nested hundreds deep. The functions here accept or
 detect all of that. The last ones shorten texts and write commands in the form that a shell reads.
 """
 

@@ -1,8 +1,8 @@
 """Tool agents: instructions and tools, with the effects of a table of your own.
 
 Each effect reads the conversation from the run's ledger, does one thing, and answers with one event. The table decides everything else: which calls are
-made, how many, and when a person has to agree. The model is that of the run (`dsa run --model`). `FunctionGuard` makes a guard of a function of an event's
-data: equal events get equal verdicts, in a replay too.
+made, how many, and when a person has to agree. The model is that of the run (`dsa run --model`). `FunctionGuard` turns a function of an event's data into a
+guard: equal events get equal verdicts, also in a replay.
 """
 
 import inspect
@@ -126,7 +126,7 @@ class PersonMessage:
 
 #: The reasons of notices.
 REASONS = {
-    "not_made": "A call was not made: it names no tool, or a person denied it.",
+    "not_made": "A call was not made: it does not name a tool, or a person denied it.",
     LEFT_OUT: "Calls were left out: the table allows no more.",
     "answer_cut_off": "An answer broke off, was empty, or had a call in its text; the model was asked again.",
 }
@@ -266,7 +266,7 @@ class ToolAgent:
         for tool in tools:
             if tool.name in self.tools or provider_name(tool.name) != tool.name:
                 is_twice = tool.name in self.tools
-                why = "there are two of it" if is_twice else "use 1 to 64 letters, digits, _ and - in its name"
+                why = "two tools have this name" if is_twice else "use 1 to 64 letters, digits, _ and - in its name"
                 raise ValueError(f"the tool {tool.name!r} cannot be offered: {why}")
             self.tools[tool.name] = tool
         self._conversations: dict[str, AgentConversation] = {}
@@ -296,7 +296,7 @@ class ToolAgent:
         return conversation
 
     async def ask_model(self, action: Action, context: PolicyContext) -> list[Step]:
-        """Send the conversation. Raises GenerationError when there is no answer, ModelUnavailable for a model without tool calls."""
+        """Send the conversation. Raises GenerationError when the model does not answer, ModelUnavailable for a model without tool calls."""
         conversation, config = self.conversation(context.run), context.config
         transcript = conversation.transcript
         tools = tuple(self.tools.values())
@@ -418,7 +418,7 @@ def _reasons(context: PolicyContext) -> list[str]:
 
 
 async def _perform(do: Callable[..., object], arguments: JsonObject) -> object:
-    """Call a tool. Raises what the tool raises; SystemExit and the like become errors of the tool."""
+    """Call a tool. Raises what the tool raises; SystemExit and similar exceptions become errors of the tool."""
     result = do(**arguments) if inspect.iscoroutinefunction(do) else await in_thread(lambda: do(**arguments))
     return await await_foreign(result) if inspect.isawaitable(result) else result
 

@@ -53,7 +53,7 @@ class ArgumentKind:
 
 @attrs.frozen
 class Parameter:
-    """A parameter of a tool. The model has to give a required one; when it is missing all the same, the default is used if there is one.
+    """A parameter of a tool. The model has to give a required one; if it is missing anyway, its default is used if it has one.
 
     `aliases` are other names that models use for it; `least` and `most` limit a number.
     """
@@ -87,7 +87,7 @@ class Parameter:
 class Tool:
     """A tool. `names` are other names that models use for it, in lower-case letters and digits.
 
-    `text` names the parameter that receives the arguments when a model sends a text, or lines, and not an object. `schema` is the JSON schema of a
+    `text` names the parameter that receives the arguments when a model sends a text, or lines, instead of an object. `schema` is the JSON schema of a
     foreign tool, whose arguments are passed on unchanged.
     """
 
@@ -162,7 +162,7 @@ def _number_of(match: re.Match[str]) -> float:
 
 
 def _number(value: object, parameter: Parameter, rescues: list[str]) -> int:
-    """Return a whole number within the bounds. Anything else is an error: nobody knows what the model means."""
+    """Return a whole number within the bounds. Anything else is an error, because what the model means is not clear."""
     is_text = isinstance(value, str)
     match = _NUMERAL.fullmatch(value) if isinstance(value, str) else None
     number = (None if match is None else _number_of(match)) if is_text else _number_in(value)
@@ -275,7 +275,7 @@ RESCUES: dict[str, str] = {
     "alias": "The argument had another name (`query`, `file`, `command`, ..).",
     "nested": "The arguments were inside an argument (`arguments`, `input`, ..).",
     "text_arguments": "The arguments were a plain text, not an object.",
-    "broken_json": "The arguments were broken JSON that had the whole text.",
+    "broken_json": "The arguments were broken JSON, but contained the whole text.",
     "text": "A text was written as lines, or as another value.",
     "number": "A number was written as a text, or out of range.",
     "truth": "Yes or no was written as a text or a number.",
@@ -388,7 +388,7 @@ def read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> ToolRequest[AnyTo
     arguments = _arguments(call, tool, rescues)
     if arguments is None:
         why = "end before they are complete" if call.error == _TRUNCATION else "are not a JSON object"
-        fault = f"the arguments of {display_name(call.name)} {why}; send them again, whole"
+        fault = f"the arguments of {display_name(call.name)} {why}; send all of them again"
         return ToolRequest(call.id, None, {}, tuple(rescues), fault)
     if tool.schema is not None:
         return ToolRequest(call.id, tool, dict(arguments), tuple(rescues))
@@ -508,7 +508,7 @@ class ModelAnswer:
     @property
     def note(self) -> str:
         """The note to the model about an answer that cannot be used."""
-        what = "cannot be used" if self.misplaced else "did not arrive whole"
+        what = "cannot be used" if self.misplaced else "is not complete"
         return f"[Your last answer {what}: {self.why}. {self.advice or SHORTER}]"
 
 

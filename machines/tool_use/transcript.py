@@ -2,7 +2,7 @@
 
 A reader of a run's ledger fills the transcript. Every call has its result after it: a provider refuses a conversation with open calls. A `Notice` says why
 something was not done; it is recorded as a step of an effect. `ask_within` sends less when a model says that a request is too long. It shortens the
-largest texts first, and the oldest of these. Nobody knows the limit for certain: a token has three characters or more, no tokenizer is asked, and some
+largest texts first, and the oldest of these. The exact limit is never known: a token has three characters or more, no tokenizer is used, and some
 servers have less room than their model.
 """
 
@@ -27,7 +27,7 @@ from machines.tool_use.tool_call import ModelAnswer, Room, ToolCall, ToolResult,
 CHARS_PER_TOKEN = 3
 #: The smallest limit of a request: instructions and tools alone take a few hundred tokens.
 LEAST_TOKENS = 1_000
-#: The number of shorter requests, and their shrinking when the server names no limit.
+#: How many shorter requests are made, and how much shorter they are when the server does not name a limit.
 _MOST_TRIES, _LESS, _STEP, _LEAST_CHARS = 12, 0.7, 0.85, 100
 _MARGIN = 1.1
 #: Numbers of tokens in a server's message.
@@ -211,7 +211,7 @@ class Transcript(Generic[AnyCall]):
             self.queue.appendleft(self._taken_call)
 
     def result(self, result: ToolResult) -> list[AnyCall]:
-        """Take the result of an open call; one for any other call only ends the current call.
+        """Take the result of an open call; a result of any other call only ends the current call.
 
         The model reads results in the order in which it asked, so a result waits for those before it. Return the calls whose results were added.
         """
@@ -330,7 +330,7 @@ async def ask_within(
     beside: int,
     notice: Callable[[str], object],
 ) -> tuple[StreamResult, int]:
-    """Ask with the messages that fit `room` characters, and with fewer each time that the model says it is too long. Return the answer and the room used.
+    """Ask with the messages that fit `room` characters, and with fewer each time the model says that the request is too long. Return the answer and the room used.
 
     `beside` is the size of the request besides its messages, in characters. Calls `notice` before each further try. Raises GenerationError, also when nothing
     more can be left out.

@@ -146,7 +146,7 @@ def test_export_overwrites_nothing(chat, tmp_path):
 def test_empty_script_is_reported(chat, tmp_path):
     (tmp_path / "empty.md").write_text(" \n")
     done = chat("numbers.csv", "--model", "scripted:empty.md", "--ask", "x")
-    assert (done.returncode, "the script has no reply" in done.stderr) == (2, True)
+    assert (done.returncode, "the script has no replies" in done.stderr) == (2, True)
 
 
 SCHEMA = json.loads(files("dsa.cli").joinpath("run.schema.json").read_text(encoding="utf-8"))
@@ -334,6 +334,6 @@ def test_view_over_its_load_limit_is_reported_with_the_variable_to_set(chat, tmp
         data.execute(ENDLESS)
     data.close()
     done = chat("x.db", "--model", "scripted:script.md", "--ask", "x", DSA_LOAD_S="1")
-    told = "x.db view boom: takes longer to load than 1 s, the limit. Nothing was loaded: leave the file out, or set DSA_LOAD_S to more seconds"
+    told = "x.db view boom: takes longer to load than the limit of 1 s. Nothing was loaded: leave the file out, or set DSA_LOAD_S to more seconds"
     assert (done.returncode, told in done.stderr) == (2, True), done.stderr
     assert [*tmp_path.glob(".dsa/*/*")] == []

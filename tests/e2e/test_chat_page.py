@@ -54,7 +54,7 @@ def test_calls_have_badges_with_their_reasons(tmp_path):
     text = page.text
     assert "How strong are they? <b>Now</b>" in text
     assert "skipped: done already" in text
-    assert "there was an equal call in this turn" in text
+    assert "the same call was made in this turn" in text
     assert "repaired" in text
     assert "alias" in text
     assert "nowhere" in text

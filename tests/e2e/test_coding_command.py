@@ -74,7 +74,7 @@ def test_exit_code_reflects_how_the_work_ended(code, script, arguments, exit_cod
     [
         (
             (PLAN, WRITE, *["I am blocked."] * 2),
-            "not done: 1 of 1 subtask not completed, because an answer completes none",
+            "not done: 1 of 1 subtask not completed, because an answer does not complete a subtask",
         ),
         ((PLAN, *["I am blocked."] * 2), "nothing was written or run; not done: 1 of 1 subtask not completed"),
         (

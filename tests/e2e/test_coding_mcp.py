@@ -104,7 +104,7 @@ def test_approve_ask_setting_requests_permission_in_every_mode(tmp_path, mode):
     with agent_at(tmp_path, "How long?", acting(PLAN, looking_up), mcp=mcp, mode=mode) as (agent, _):
         work = worked(agent)
         assert (agent.state, agent.asks.tool) == ("approving", "words__lookup")
-        assert work.call.approval.why == 'the user is asked first (approve = "ask")'
+        assert work.call.approval.why == 'the user has to be asked first (approve = "ask")'
         asyncio.run(agent.permit(always=True))
         assert agent.asks.tool == "words__word_count"
         assert agent.work.tools["words__lookup done"] == 1

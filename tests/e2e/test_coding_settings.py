@@ -26,7 +26,7 @@ def test_command_line_overrides_settings_of_a_file(code, tmp_path):
     ("arguments", "settings", "says"),
     [
         ((), "", "give a GOAL or --resume RUN"),
-        (("Do it", "--resume", "last"), "", "give a GOAL or --resume RUN, not both: a run has its goal"),
+        (("Do it", "--resume", "last"), "", "give a GOAL or --resume RUN, not both: a run already has a goal"),
         (("--fresh", "--resume", "last"), "", "use one of them"),
         (("Do it", "--template", "nope"), "", "there is no template 'nope'; use one of script, package, fix"),
         (("Do it", "--param", "max_rounds=0"), "", "max_rounds"),

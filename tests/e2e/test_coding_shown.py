@@ -140,7 +140,7 @@ def test_later_commit_contains_what_changed_since(tmp_path):
     )
     told, _ = shown(tmp_path, act, commit=True)
     assert re.findall(r"commit \w{12}: (.*)", told) == ["a.py", "b.py, gone.py, old.py"]
-    assert told.count("nothing_to_commit: nothing has changed of what this run has written") == 1
+    assert told.count("nothing_to_commit: nothing has changed in what this run has written") == 1
     status = subprocess.run(["git", "status", "--short"], cwd=workspace, capture_output=True, text=True, check=True)
     assert [line for line in status.stdout.splitlines() if "agent_" not in line] == []
 
@@ -257,8 +257,8 @@ def test_shortened_result_says_how_much_is_missing_and_how_to_get_it(tmp_path):
     )
     read, listed, searched, ran = first
     assert (read["truncated"], read["next_offset"]) == (True, 65_536)
-    assert "read on with offset=65536" in read["result"]
-    assert "50 more are not shown: go on with offset=200" in listed["result"]
+    assert "continue with offset=65536" in read["result"]
+    assert "50 more are not shown: continue with offset=200" in listed["result"]
     assert "at least 9,900 more are not shown: narrow path, glob or pattern" in searched["result"]
     assert (
         ran["left_out"]

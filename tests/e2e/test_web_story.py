@@ -120,7 +120,7 @@ def test_question_about_data_is_answered_and_a_repeated_call_is_skipped(here):
         tab.until_it_reads(
             "Which town sold most?", "Oslo sold most: 84 crates.", "skipped: done already", "Send message"
         )
-        assert "there was an equal call in this turn" in tab.text
+        assert "the same call was made in this turn" in tab.text
         assert tab.evaluate("[...document.querySelectorAll('.turn td')].map((each) => each.innerText).slice(0, 4)") == [
             "Bergen",
             "70",

@@ -1,4 +1,4 @@
-"""Data files, loaded into the tables of one DuckDB file, which is built beside its place and moved there when it is complete.
+"""Data files, loaded into the tables of one DuckDB file, which is built next to its final place and moved there when it is complete.
 
 `loaded` takes files and folders, and returns a `Copy`. `data.json` records names, sizes and times of the sources, and the tables. A view in a file may be
 any computation, even an endless one. So a process of its own loads the data (`serve`), within limits. At a limit and at Ctrl-C it is killed, and its
@@ -45,7 +45,7 @@ SECONDS_VARIABLE, GIGABYTES_VARIABLE = "DSA_LOAD_S", "DSA_LOAD_GB"
 
 @attrs.frozen
 class LoadLimits:
-    """The limits of loading all files: seconds, and gigabytes (10^9 bytes) on the disk meanwhile."""
+    """The limits for loading all files: seconds, and gigabytes (10^9 bytes) of disk space."""
 
     seconds: float = SECONDS
     gigabytes: float = GIGABYTES
@@ -99,7 +99,7 @@ class LoadedFile:
             if about.st_size != self.bytes:
                 return False
             return about.st_mtime_ns == self.mtime_ns or digest_of(file) == self.sha256
-        except OSError:  # missing, or not permitted any more
+        except OSError:  # missing, or no longer readable
             return False
 
 
@@ -270,11 +270,11 @@ def _messages(file: int, work: Path, limits: LoadLimits) -> Iterator[LoadProgres
     poll.register(file, select.POLLIN)
     while True:
         if time.monotonic() >= deadline:
-            text = f"takes longer to load than {limits.seconds:g} s, the limit"
+            text = f"takes longer to load than the limit of {limits.seconds:g} s"
             yield _LimitReached(text, f"set {SECONDS_VARIABLE} to more seconds")
             return
         if _size_bytes(work) > limits.gigabytes * 10**9:
-            text = f"takes more disk space to load than {limits.gigabytes:g} GB, the limit"
+            text = f"takes more disk space to load than the limit of {limits.gigabytes:g} GB"
             yield _LimitReached(text, f"set {GIGABYTES_VARIABLE} to more gigabytes")
             return
         if not poll.poll(_LOOK_AGAIN_S * 1000):
@@ -313,7 +313,7 @@ _DATA, _SPILL_FOLDER, _MOST_THREADS = "data.duckdb", "spilled", 4
 _ADDRESSES_BYTES = (
     MEMORY_GB + 4
 ) * 10**9  # DuckDB, its threads and its time zones reserve address space that stays unused
-_NEEDS_MEMORY = f"needs more memory to load than {MEMORY_GB} GB, the limit. Nothing was loaded: leave the file out"
+_NEEDS_MEMORY = f"needs more memory to load than the limit of {MEMORY_GB} GB. Nothing was loaded: leave the file out"
 #: A callback for progress: the name of the current file, and the part of it.
 At = Callable[[str, str], object]
 
@@ -358,7 +358,9 @@ def build_database(files: Sequence[Path], work: Path, at: At) -> Build:
         loaded_files.append(_loaded_file(file))
         reader = reader_of(file)
         if reader is None:
-            raise load_error(file.name, f"is of an unknown kind; use one of {', '.join(READERS)}, texts also as .gz")
+            raise load_error(
+                file.name, f"is of an unknown kind; use one of {', '.join(READERS)}; text files also as .gz"
+            )
         if not file.stat().st_size:
             raise load_error(file.name, "is empty")
         _load(file, reader, new, of_table, at)
@@ -427,7 +429,7 @@ def _info(connection: "DuckDBPyConnection", name: str, source: str) -> TableInfo
 
 
 def _end_with(parent_input: IO[bytes], work: Path) -> None:
-    """Wait for the end of the input, which comes when the parent is gone, and remove the files: nobody else does then."""
+    """Wait for the end of the input, which comes when the parent is gone, and remove the files, because no other process does."""
     parent_input.read()
     shutil.rmtree(work, ignore_errors=True)
     with suppress(OSError):  # the folder has other files
@@ -452,4 +454,4 @@ def serve() -> None:
         say(build_database(files, Path.cwd(), lambda name, what: say(LoadProgress((name, what)))))
     except DocumentError as error:
         say(LoadFault((error.path, error.reason)))
-    os._exit(0)  # all is written; to take the interpreter apart takes longer than to start it
+    os._exit(0)  # everything is written, and shutting the interpreter down takes longer than starting it

@@ -53,20 +53,20 @@ def require_rows(connection: "DuckDBPyConnection", file: Path, text: str, delimi
     elif skip_count and any(separator in line for line in _lines(file, skip_count)):
         _require_alike(file, name, separator)
         hint = "line 1 must name the columns, and each line must have the same number of cells"
-        raise load_error(name, f"its first {skip_count} lines do not fit the others: {hint}")
+        raise load_error(name, f"its first {skip_count} lines do not match the others: {hint}")
 
 
 def _require_utf8(file: Path, name: str) -> None:
     """Raise DocumentError for a file in another encoding, with the command that converts it."""
     start = _first_bytes(file)
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise load_error(name, "is UTF-16, and must be UTF-8: iconv -f utf-16 -t utf-8 FILE > NEW")
+        raise load_error(name, "is UTF-16, but must be UTF-8: iconv -f utf-16 -t utf-8 FILE > NEW")
     if b"\0" in start:
         raise load_error(name, "is not a text file")
     try:
         start.decode()
     except UnicodeDecodeError as error:
-        if len(start) < _FIRST_BYTES or error.end < len(start) - 4:  # otherwise the end cuts a character
+        if len(start) < _FIRST_BYTES or error.end < len(start) - 4:  # otherwise a character is cut off at the end
             line = start.count(b"\n", 0, error.start) + 1
             raise load_error(
                 name, f"is not UTF-8 in line {line}: iconv -f latin1 -t utf-8 FILE > NEW, if it is Latin-1"
@@ -235,7 +235,7 @@ def _types_option(connection: "DuckDBPyConnection", arguments: str) -> str:
 
 
 def _is_doubtful(connection: "DuckDBPyConnection", arguments: str, name: str, order: str) -> bool:
-    """Return whether a column has dates in another format than `order`, or all of its dates fit another order too, as other days."""
+    """Return whether a column has dates in a format other than `order`, or all of its dates also fit another order, as other days."""
     duckdb = duckdb_extension()
 
     cell = _name(name)
@@ -298,7 +298,7 @@ def _digits(text: str) -> str:
 
 
 def _is_changed(cell: str) -> bool:
-    """Return whether a float would change a number in its written digits. Some programs write floats with more digits than they have."""
+    """Return whether a float would change the written digits of a number. Some programs write floats with more digits than floats have."""
     number = Decimal(cell.strip())
     return Decimal(float(number)).quantize(number, context=Context(prec=len(cell) + _LONGEST_FLOAT)) != number
 
@@ -383,7 +383,7 @@ def _cell(value: float | str | bytes | None) -> str:
 
 
 def _typed_column(connection: "DuckDBPyConnection", source: str, column: str, kinds: set[str], declaration: str) -> str:
-    """Return the SQL of a column in the type of its values. Texts that are declared as dates or times are converted if all can be."""
+    """Return the SQL of a column in the type of its values. Texts that are declared as dates or times are converted if all of them can be."""
     if kinds == {"integer"}:
         return f"{column}::BOOLEAN" if declaration.startswith("BOOL") else f"{column}::BIGINT"
     if kinds and kinds <= {"integer", "real"}:

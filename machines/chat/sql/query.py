@@ -31,7 +31,7 @@ CODES: dict[str, str] = {
     "not_allowed": "The query reads more than the loaded tables: files, the network, settings or paths of this machine.",
     "sql_error": "DuckDB cannot read or run the query; the message is DuckDB's.",
     "sql_timeout": "The query reached its time limit and was stopped.",
-    "sql_too_large": "The SQL, what the query needs in memory, or its result is too large.",
+    "sql_too_large": "The SQL, the memory that the query needs, or its result is too large.",
     "sql_interrupted": "The query was stopped by `SqlDatabase.interrupt`.",
 }
 
@@ -62,7 +62,7 @@ def start_process(call: str, folder: Path, complaints: IO[bytes]) -> "subprocess
 
 
 def duckdb_extension() -> ModuleType:
-    """Return the extension module of the package duckdb, which has all that is used here. The package itself takes three times as long to import."""
+    """Return the extension module of the package duckdb, which has all that is used here. Importing the package itself takes three times as long."""
     try:
         import _duckdb
     except ImportError:  # another release of duckdb has it elsewhere
@@ -178,7 +178,7 @@ def _names_groups(name: str, kind: str, values: int, row_count: int) -> bool:
 def _scope(name: str, facts: Sequence[Any]) -> TimeScope:
     values, first, last, weekly, *fits = facts
     grain = next((grain for grain, fit in zip(_GRAINS, fits, strict=True) if fit), "")
-    if grain == "day" and weekly and values > 2:  # noqa: PLR2004  # two days can be of one weekday by chance
+    if grain == "day" and weekly and values > 2:  # noqa: PLR2004  # two days can fall on the same weekday by chance
         grain = "week"
     return TimeScope(name, iso(first), iso(last), grain if values > 1 else "")
 

@@ -1,7 +1,7 @@
 """The SQL database of a conversation: its data, loaded once and then read-only.
 
-`SqlDatabase` takes data files and a folder. Queries run in processes of their own (`query_process`). The first one starts at once, a further one when a query
-comes while the others are busy, or after a query that had to be stopped. The tables are a copy, so results stay the same when a file changes later.
+`SqlDatabase` takes data files and a folder. Queries run in processes of their own (`query_process`). The first one starts at once, another one when a query
+arrives while the others are busy, or after a query that had to be stopped. The tables are a copy, so results stay the same when a file changes later.
 """
 
 import os
@@ -23,9 +23,9 @@ from machines.chat.sql.query import QueryIntent, SqlAnswer, SqlFailure, SqlReque
 _START = "from machines.chat.sql.query_process import serve; serve"
 _PARSE_S = 10.0
 _PIECE_BYTES = 1 << 20
-#: The number of query processes; a further query waits until one of them is free.
+#: The number of query processes; another query waits until one of them is free.
 MOST_PROCESSES = 4
-#: How long a process waits for the next query at least, in seconds; it ends before twice that time is over. A conversation may rest for ever.
+#: The shortest time for which a process waits for the next query, in seconds; it ends before twice that time is over. A conversation may rest for ever.
 IDLE_S = 300.0
 
 
@@ -63,7 +63,7 @@ class SqlDatabase:
         self._lock, self._slots = threading.Lock(), threading.BoundedSemaphore(MOST_PROCESSES)
         self._idle = list[_Child]()
         self._timer: threading.Timer | None = None
-        self._wait_for_query(_Child(self._path))  # it starts before the first query needs it
+        self._wait_for_query(_Child(self._path))  # so that it is ready for the first query
         self._busy: dict[_Child, object] = {}
 
     def __enter__(self) -> Self:
@@ -197,7 +197,7 @@ class _Child:
         return line, behind
 
     def _rest(self, start: bytes, size: int, deadline: float) -> bytes:
-        """Return `size` bytes, which start with those that were read already."""
+        """Return `size` bytes, which start with those that were already read."""
         pieces = [start]
         left = size - len(start)
         while left > 0:

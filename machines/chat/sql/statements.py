@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from duckdb import Statement as Parsed
 
 MOST_CHARACTERS = 100_000
-ADVICE = "write one query that reads: SELECT, WITH, VALUES, FROM, SUMMARIZE, DESCRIBE, SHOW TABLES, or EXPLAIN without ANALYZE"
+ADVICE = "write one query that only reads: SELECT, WITH, VALUES, FROM, SUMMARIZE, DESCRIBE, SHOW TABLES, or EXPLAIN without ANALYZE"
 #: Table functions that read no files and show no paths of this machine.
 TABLE_FUNCTIONS = {
     "duckdb_columns", "duckdb_constraints", "duckdb_functions", "duckdb_keywords", "duckdb_schemas", "duckdb_tables", "duckdb_types",
@@ -100,7 +100,7 @@ def check_statement(connection: "DuckDBPyConnection", sql: str) -> Statement:
         raise ToolError(f"there is no SQL: {ADVICE}", code="empty_sql")
     if len(statements) > 1:
         raise ToolError(
-            f"{len(statements)} statements in one call: {ADVICE}, one in each call", code="several_statements"
+            f"{len(statements)} statements in one call, but only one is allowed: {ADVICE}", code="several_statements"
         )
     if statements[0].named_parameters:
         raise ToolError("the query has placeholders (?, $1, $name): write the values themselves", code="sql_error")

@@ -84,7 +84,7 @@ def changes(first: Snapshot, last: Snapshot) -> tuple[ChangedFile, ...]:
 
 
 def permission_changes(first: Snapshot, last: Snapshot) -> Iterator[tuple[str, int, int]]:
-    """Yield files and folders with changed permissions, by path, with the old and the new ones; without changes that git's mode shows."""
+    """Yield files and folders with changed permissions, by path, with the old and the new ones, except changes that git's mode shows."""
     for path in sorted(first.permissions.keys() & last.permissions.keys()):
         old, new = first.permissions[path], last.permissions[path]
         if old != new and first.files.get(path, ("", ""))[0] == last.files.get(path, ("", ""))[0]:
@@ -280,7 +280,7 @@ class UndoPlan:
         """Return whether only permissions have changed, and can be restored."""
         first, last, now = (state.permissions.get(path) for state in (self.first, self.last, self.now))
         if now not in {first, last}:
-            self.conflicts.append(Conflict(path, "its permissions were changed since"))
+            self.conflicts.append(Conflict(path, "its permissions have changed since then"))
         return now == last
 
     def _left_out_now(self, path: str) -> str | None:
@@ -322,7 +322,7 @@ class UndoPlan:
             self.conflicts.append(Conflict(path, str(error)))
 
     def _permissions(self, path: str, mode: str) -> int:
-        """Return the first permissions of a file, without those that somebody has removed since the last mark."""
+        """Return the first permissions of a file, without those that were removed since the last mark."""
         first = self.first.permissions.get(path, 0o700 if mode == PROGRAM else 0o600)
         last, now = self.last.permissions.get(path), self.now.permissions.get(path)
         if now is None or now == last:
@@ -354,9 +354,9 @@ class UndoResult:
 class WorkspaceHistory:
     """The history of a workspace. Threads and processes may share it; one call runs at a time.
 
-    Left out are `.git` and the caches of other programs (`workspace_boundary.TOOL_FOLDERS`); ignored files, unless they were stored before or a call names them; files of
+    It leaves out `.git` and the caches of other programs (`workspace_boundary.TOOL_FOLDERS`); ignored files, unless they were stored before or a call names them; files of
     more than 5 MB, content beyond 500 MB together or not read within a minute (`workspace_scan.MOST_BYTES`, `MOST_S`); and special files. `left_out` names
-    those that somebody could miss. Permissions are stored in addition to git's modes. Raises StoreError when `folder` is something else, OSError when
+    those that a user could miss. Permissions are stored in addition to git's modes. Raises StoreError when `folder` is something else, OSError when
     `root` is not a folder.
     """
 

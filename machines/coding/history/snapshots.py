@@ -248,7 +248,7 @@ def put(workspace: Beneath, path: str, expected_version: FileVersion, content: C
         except FileExistsError:
             raise _in_the_way("there is something else now") from None
         except FileNotFoundError:
-            raise _in_the_way("another process has swept the folder: undo once more") from None
+            raise _in_the_way("another process has removed temporary files there: undo once more") from None
         except IsADirectoryError:
             raise _in_the_way("there is a folder now") from None
         finally:
@@ -332,7 +332,7 @@ def _require(folder: int, name: str, expected_version: FileVersion) -> None:
     elif expected_version is None:
         raise _in_the_way("there is another file now")
     elif (file[0], blob_id(file[1])) != expected_version:
-        raise _in_the_way("it was changed since")
+        raise _in_the_way("it has changed since then")
 
 
 def _link(folder: int, temporary: str, name: str) -> bool:

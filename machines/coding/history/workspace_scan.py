@@ -1,10 +1,10 @@
 """The scan of a workspace: its files with modes and blob ids, as git would store them.
 
-`look` takes an open folder and the result of the last scan. It looks at every file, and reads those that may have changed. It follows no links, also when
-folders are replaced by links meanwhile. The caller stores the contents.
+`look` takes an open folder and the result of the last scan. It looks at every file, and reads those that may have changed. It never follows a link, even when
+a folder is replaced by a link during the scan. The caller stores the contents.
 
 `rules_of` and `is_named` judge paths by `.gitignore` files as git does (gitignore(5), wildmatch.c), without a process. Matching takes time in proportion to
-pattern and path, whatever the pattern: nobody can write a slow one.
+pattern and path, whatever the pattern, so a pattern cannot be slow.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ class IgnoreRule:
 
 
 def rules_of(text: bytes) -> tuple[IgnoreRule, ...]:
-    """Return the rules of a `.gitignore`; a line without a meaning for git names nothing."""
+    """Return the rules of a `.gitignore`; a line that means nothing to git matches nothing."""
     lines = text.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     rules = (_rule(line.removesuffix(b"\r")) for line in lines if line and not line.startswith(b"#"))
     return tuple(rule for rule in rules if rule is not None)
@@ -370,7 +370,7 @@ def read_file(folder: int, name: str) -> tuple[str, bytes] | None:
     except FileNotFoundError:
         return None
     if file is None:
-        raise history_error(f"'{name}' is larger than {LARGEST_BYTES:,} bytes, or not a regular file any more")
+        raise history_error(f"'{name}' is larger than {LARGEST_BYTES:,} bytes, or is no longer a regular file")
     return _mode(file[0].st_mode), file[1]
 
 

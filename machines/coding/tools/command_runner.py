@@ -101,12 +101,12 @@ def read_command(cmd: str | Sequence[str]) -> tuple[str, ...]:
         argv = list(cmd)
         _refuse_operators(argv)
     if not all(isinstance(each, str) for each in argv):
-        raise ToolError('a command is a list of texts, as ["python", "main.py"]', code="bad_command")
+        raise ToolError('a command must be a list of texts, such as ["python", "main.py"]', code="bad_command")
     if not argv or not argv[0].strip():
-        raise ToolError('there is no command; give a list, as ["pytest", "-q"]', code="empty_command")
+        raise ToolError('there is no command; give a list, such as ["pytest", "-q"]', code="empty_command")
     if len(argv) > _MOST_ARGUMENTS or sum(map(len, argv)) > _MOST_CHARACTERS:
         raise ToolError(
-            f"a command has at most {_MOST_ARGUMENTS} arguments and {_MOST_CHARACTERS} characters; put longer texts into a file",
+            f"a command can have at most {_MOST_ARGUMENTS} arguments and {_MOST_CHARACTERS} characters; put longer texts into a file",
             code="bad_command",
         )
     if any("\x00" in each or not is_unicode(each) for each in argv):
@@ -217,13 +217,15 @@ def _advice(text: str, what: str) -> str:
     """Return a command to send instead, as arguments."""
     parts = [_words(part) for part in _OPERATORS.split(text)]
     parts = [part for part in parts if part]
-    if len(parts) > 1 and parts[0][0] == "cd" and len(parts[0]) == 2:  # noqa: PLR2004  # `cd` and where to
+    if len(parts) > 1 and parts[0][0] == "cd" and len(parts[0]) == 2:  # noqa: PLR2004  # `cd` and its folder
         return f"send {json.dumps(parts[1])} with cwd {json.dumps(parts[0][1])}"
     if what in _INSTEAD:
-        return f"{_INSTEAD[what]}; a command is a list, as {json.dumps(parts[0] if parts else ['python', 'main.py'])}"
+        return (
+            f"{_INSTEAD[what]}; a command is a list, such as {json.dumps(parts[0] if parts else ['python', 'main.py'])}"
+        )
     if len(parts) > 1:
         return f"make {len(parts)} calls, one after the other: {', then '.join(json.dumps(part) for part in parts)}"
-    return f"send a list of arguments, as {json.dumps(parts[0] if parts else ['python', 'main.py'])}"
+    return f"send a list of arguments, such as {json.dumps(parts[0] if parts else ['python', 'main.py'])}"
 
 
 def _words(text: str) -> list[str]:
@@ -486,7 +488,7 @@ def _nothing() -> Iterator[str]:
 def _folder(root: Path, cwd: str) -> Path:
     """Return the folder to run in. Raises ToolError `bad_cwd`."""
     if "\x00" in cwd:
-        raise ToolError("`cwd` has a character that no path has (NUL)", code="bad_cwd")
+        raise ToolError("`cwd` has a character that no path can have (NUL)", code="bad_cwd")
     if root.parent == root or not root.is_dir():
         raise ValueError(f"{root} is not a folder that can be a workspace")
     folder = Path(os.path.realpath(root / cwd))

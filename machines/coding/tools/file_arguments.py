@@ -157,31 +157,31 @@ class _Arguments:
         value = self.values.get(name)
         value = default if value is None else value
         if not isinstance(value, str):
-            raise ToolError(f"'{name}' is a text and is needed", code="bad_arguments")
+            raise ToolError(f"'{name}' is missing, or is not a text", code="bad_arguments")
         return value
 
     def path(self, default: str | None = None) -> str:
         value = self.values.get("path")
         value = default if value is None else value
         if not isinstance(value, str):
-            raise ToolError("a path is needed, like 'src/app.py'", code="bad_path")
+            raise ToolError("a path is needed, such as 'src/app.py'", code="bad_path")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
         value = self.values.get(name, default)
         if not isinstance(value, bool):
-            raise ToolError(f"'{name}' is true or false", code="bad_arguments")
+            raise ToolError(f"'{name}' must be true or false", code="bad_arguments")
         return value
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
         value = self.values.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ToolError(f"'{name}' is a whole number, from {least} to {most}", code="bad_arguments")
+            raise ToolError(f"'{name}' must be a whole number from {least} to {most}", code="bad_arguments")
         return max(least, min(value, most))
 
     def files(self) -> tuple[NewFile, ...]:
         value = self.values.get("files")
-        form = "'files' is a list of objects, each with 'path' and 'content'"
+        form = "'files' must be a list of objects, each with 'path' and 'content'"
         if not isinstance(value, list | tuple) or not value:
             raise ToolError(form, code="bad_arguments")
         if not all(isinstance(each, Mapping) and set(each) == {"path", "content"} for each in value):
@@ -198,7 +198,7 @@ def encode(content: str, path: str) -> bytes:
         bad = f"the content of '{path}' has half a character (a lone surrogate) at char {error.start}"
         raise ToolError(bad, code="bad_arguments") from error
     if len(data) > LARGEST_FILE:
-        large = f"'{path}' would have {len(data)} bytes; a file may have {LARGEST_FILE}: write several smaller ones"
+        large = f"'{path}' would have {len(data)} bytes, but a file may have {LARGEST_FILE}: write several smaller ones"
         raise ToolError(large, code="too_large")
     return data
 
@@ -206,7 +206,7 @@ def encode(content: str, path: str) -> bytes:
 def refuse_overlap(paths: list[tuple[str, ...]]) -> None:
     """Raise ToolError for too many files, for a repeated one, and for one that would also be a folder."""
     if len(paths) > _MOST_FILES:
-        many = f"{len(paths)} files at once; {_MOST_FILES} can be written: call it again for the rest"
+        many = f"{len(paths)} files at once, but only {_MOST_FILES} can be written: call it again for the rest"
         raise ToolError(many, code="too_large")
     for one, other in combinations(sorted(paths), 2):
         if one == other:

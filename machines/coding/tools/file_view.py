@@ -117,7 +117,7 @@ def list_folder(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> Fold
     if offset:
         result += f"; those before number {offset + 1} are not shown"
     if more:
-        result += f"; {more} more are not shown: go on with offset={end}"
+        result += f"; {more} more are not shown: continue with offset={end}"
     return FolderListing(result, entries, more)
 
 
@@ -125,7 +125,7 @@ def refuse_closed(parts: Sequence[str]) -> None:
     """Raise ToolError for a folder that is not listed or searched."""
     if is_closed(parts) or is_record(parts):
         raise ToolError(
-            f"the inside of '{path_text(parts)}' is not listed or searched; the rest of the workspace is",
+            f"the contents of '{path_text(parts)}' are not listed or searched; the rest of the workspace is",
             code="protected_path",
         )
 
@@ -187,7 +187,7 @@ def _sentence(name: str, text: str, offset: int, end: int, size: int, form: Text
     if offset or end < size:
         sentence += f"; bytes {offset} to {end} are shown"
     if end < size:
-        sentence += f"; read on with offset={end}"
+        sentence += f"; continue with offset={end}"
     if "\ufffd" in text:
         sentence += f"; it is not all UTF-8: {text.count(chr(0xFFFD))} characters are shown as \ufffd"
     return sentence
@@ -310,7 +310,7 @@ def search_files(
 ) -> Matches:
     """Return the lines that contain a text, or match an expression. Raises ToolError, `bad_pattern` or `too_slow` for an expression."""
     if not pattern or len(pattern) > _LONGEST_PATTERN or "\n" in pattern:
-        text = f"a pattern is needed: one line of at most {_LONGEST_PATTERN} chars"
+        text = f"the pattern must be one line of at most {_LONGEST_PATTERN} chars, and not empty"
         raise ToolError(text, code="bad_pattern")
     refuse_closed(parts)
     reader = _FolderReader(beneath, _glob(glob))
@@ -327,10 +327,10 @@ def search_files(
         least = "at least " if len(all_hits) == _MOST_COUNTED else ""
         result += f"; {least}{more:,} more are not shown: narrow path, glob or pattern"
     if not hits:
-        result = f"no line in {plural(len(texts), 'file')} has it{_hint(pattern, is_regex=is_regex)}"
+        result = f"no line in {plural(len(texts), 'file')} contains it{_hint(pattern, is_regex=is_regex)}"
     skip_counts = dict(sorted(reader.skip_counts.items()))
     if skip_counts:
-        result += f"; passed over: {', '.join(f'{count} {what}' for what, count in skip_counts.items())}"
+        result += f"; skipped: {', '.join(f'{count} {what}' for what, count in skip_counts.items())}"
     return Matches(result, tuple(_lines(hits, names, texts)), bool(more), skip_counts)
 
 
@@ -347,7 +347,7 @@ class _FolderReader:
         taken_bytes = 0
         for number, file in enumerate(self._files(tuple(parts))):
             if number >= _MOST_FILES or taken_bytes >= _MOST_BYTES:
-                self.skip_counts["or more files: there are too many, say a path or a glob"] += 1
+                self.skip_counts["or more files: there are too many, so name a path or a glob"] += 1
                 return
             data = self._data(file)
             if data is not None:
@@ -379,7 +379,7 @@ class _FolderReader:
             elif kind == "file" and (self.glob is None or self.glob.matches(parts)):
                 yield parts
             elif kind != "file":
-                self.skip_counts["links and the like"] += 1
+                self.skip_counts["links and other special files"] += 1
 
     def _inside(self, parts: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:
         """Return the names in a folder with their kinds, without those that are not searched."""
@@ -410,7 +410,7 @@ def _glob(text: str) -> PathPattern | None:
         return PathPattern(text)
     except ValueError as error:
         raise ToolError(
-            f"'glob' is a pattern of paths, like '*.py' or 'src/**/*.py'; {error}", code="bad_arguments"
+            f"'glob' must be a pattern of paths, such as '*.py' or 'src/**/*.py'; {error}", code="bad_arguments"
         ) from error
 
 

@@ -77,9 +77,9 @@ def find(root: Path) -> RepositoryPaths:
         except (FileNotFoundError, PermissionError):
             continue
         if at.st_uid not in (owner, os.geteuid()):
-            raise ToolError("the repository belongs to another user; git is not used here", code="unsafe_repository")
+            raise ToolError("the repository belongs to another user, so git is not used here", code="unsafe_repository")
         if stat.S_ISLNK(at.st_mode):
-            raise ToolError("'.git' is a symbolic link; links are not followed", code="unsafe_repository")
+            raise ToolError("'.git' is a symbolic link, and links are not followed", code="unsafe_repository")
         if stat.S_ISREG(at.st_mode):
             return _linked_repository(top, control)
         if (control / "HEAD").is_file() and (control / "objects").is_dir():
@@ -223,7 +223,7 @@ class Repository:
         for path in (own / "index", own / "logs", common / "objects", common / "logs", common / "info"):
             _require_plain(path)
         if os.path.lexists(common / "objects/info/alternates"):
-            text = "the repository borrows objects from another one (alternates); git is not used here"
+            text = "the repository borrows objects from another one (alternates), so git is not used here"
             raise ToolError(text, code="unsafe_repository")
         head = _text(self.shadow / "HEAD").strip()
         if head.startswith("ref: "):
@@ -245,7 +245,7 @@ def _require_plain(path: Path) -> None:
     """Raise ToolError for a link or a pipe, which may lead out of the repository."""
     mode = path.lstat().st_mode if os.path.lexists(path) else stat.S_IFREG
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        text = f"'{path.name}' of the repository is a link or a special file; git is not used here"
+        text = f"'{path.name}' of the repository is a link or a special file, so git is not used here"
         raise ToolError(text, code="unsafe_repository")
 
 
@@ -289,7 +289,7 @@ _MOST_COMMITS, _LONGEST_BODY, _LONGEST_MESSAGE = 100, 1_000, 10_000
 _LARGEST_FILE_BYTES = 50_000_000
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@./~^{}+-]{0,199}")
 _INDEX_LOCK_NOTE = (
-    "the commit is made, but another git holds the index: git_status shows the files of the commit as staged"
+    "the commit is made, but another git process holds the index: git_status shows the files of the commit as staged"
 )
 _CHANGES = {"A": "added", "M": "changed", "D": "deleted", "T": "type changed", "R": "renamed", "C": "copied"}
 
@@ -440,7 +440,7 @@ class GitTools:
     def git_log(self, count: object = 10, path: object = None) -> GitLog:
         """Return the newest commits with changes in the workspace, or at a path. Raises ToolError `bad_path`, `path_outside_workspace`, `bad_count`."""
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST_COMMITS:
-            raise ToolError(f"count is a whole number from 1 to {_MOST_COMMITS}", code="bad_count")
+            raise ToolError(f"count must be a whole number from 1 to {_MOST_COMMITS}", code="bad_count")
         where = self._where(path)
         with open_repository(self._root, self._bounds) as repository:
             head = repository.head()
@@ -480,7 +480,7 @@ class GitTools:
         with open_repository(self._root, self._bounds) as repository:
             if what := repository.under_way():
                 raise ToolError(
-                    f"{what} is under way in the repository: a person has to end it first", code="under_way"
+                    f"{what} is under way in the repository: a person has to finish it first", code="under_way"
                 )
             files, left = self._choose_files(repository, requested_paths, each=written_paths is None)
             return attrs.evolve(_commit(repository, text, files), left_staged=tuple(map(shown_path, left)))
@@ -493,7 +493,7 @@ class GitTools:
             paths = [paths]
         if not isinstance(paths, Sequence) or not paths:
             raise ToolError(
-                "paths is a list of files to commit, like ['src/app.py']; leave it out for all", code="bad_path"
+                "paths must be a list of files to commit, such as ['src/app.py']; leave it out for all", code="bad_path"
             )
         return [self._where(path) for path in paths]
 
@@ -508,7 +508,7 @@ class GitTools:
             )
         if conflicts := [entry.path for entry in entries if entry.index_letter == "u"]:
             raise ToolError(
-                f"'{shown_path(conflicts[0])}' is in conflict: a person has to end the merge first", code="under_way"
+                f"'{shown_path(conflicts[0])}' is in conflict: a person has to finish the merge first", code="under_way"
             )
         # A repository in the workspace is left alone.
         entries = [entry for entry in entries if not entry.path.endswith("/")]
@@ -521,8 +521,8 @@ class GitTools:
                 )
         left = [] if requested_paths else [path for path, has_staged in is_staged.items() if has_staged]
         if not files:
-            what = "in the workspace" if each else "of what this run has written, but for what git ignores,"
-            hint = "; name what is staged in paths to commit it" if left else ""
+            what = "in the workspace" if each else "in what this run has written, apart from what git ignores,"
+            hint = "; to commit what is staged, name it in paths" if left else ""
             raise ToolError(f"nothing has changed {what} since the last commit{hint}", code="nothing_to_commit")
         self._require_small(files)
         return files, left
@@ -650,7 +650,7 @@ def _left_out(more: Mapping[str, int], *, is_whole: bool) -> str:
     if not more and is_whole:
         return ""
     counts_text = ", ".join(f"{count:,} more {name}" for name, count in more.items()) or "further files"
-    beyond = "" if is_whole else ", and git names more files than are read here"
+    beyond = "" if is_whole else ", and git lists more files than are read here"
     return f"{counts_text} are not shown{beyond}: list_dir and git_diff with a path show more of a folder"
 
 
@@ -676,14 +676,14 @@ def _revision(repository: Repository, name: object) -> str:
     """Return the id of a commit by the name that a model gave. Raises ToolError."""
     commit = repository.commit(name) if isinstance(name, str) and _REVISION.fullmatch(name) else None
     if commit is None:
-        text = "against is the name of one commit: an id, a branch, a tag, or HEAD~1; git_log shows the ids"
+        text = "against must be the name of one commit: an id, a branch, a tag, or HEAD~1; git_log shows the ids"
         raise ToolError(text, code="bad_revision")
     return commit
 
 
 def _message(message: object) -> str:
     if not isinstance(message, str) or not message.strip() or "\0" in message:
-        raise ToolError("a message is needed that says what the commit changes", code="bad_message")
+        raise ToolError("write a message that says what the commit changes", code="bad_message")
     if len(message) > _LONGEST_MESSAGE:
         raise ToolError(f"the message is longer than {_LONGEST_MESSAGE:,} characters: shorten it", code="bad_message")
     return message.strip().encode("utf-8", "replace").decode() + "\n"

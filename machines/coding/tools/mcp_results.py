@@ -59,19 +59,19 @@ def _fault(table: JsonObject) -> str:
     """Return what is wrong with a table of known settings, or an empty text."""
     env, command = table.get("env", {}), table.get("command")
     if not _are_texts(command) or not command or not command[0]:
-        return '`command` is needed: a list of texts, the program first, such as ["uvx", "some-server"]'
+        return '`command` must be a list of texts, the program first, such as ["uvx", "some-server"]'
     if not isinstance(env, Mapping) or not all(_is_text(each) for pair in env.items() for each in pair):
-        return '`env` is a table of texts, such as { API_TOKEN = ".." }'
+        return '`env` must be a table of texts, such as { API_TOKEN = ".." }'
     if any(not name or "=" in name for name in env):
         return "`env` has a name that no variable can have: it is empty, or has a `=`"
     if not _is_text(table.get("cwd", "")):
-        return "`cwd` is a folder, as a text"
+        return "`cwd` must be a folder, as a text"
     if odd := [name for name in _SECONDS if not _is_time(table.get(name, 1.0))]:
-        return f"`{odd[0]}` is a number of seconds, above 0 and up to {_LONGEST_S:g}"
+        return f"`{odd[0]}` must be a number of seconds, above 0 and up to {_LONGEST_S:g}"
     if table.get("tools") is not None and not _are_texts(table["tools"]):
-        return "`tools` is a list of names of tools"
+        return "`tools` must be a list of names of tools"
     if table.get("approve", "ask") not in get_args(Approve):
-        return f"`approve` is one of: {', '.join(get_args(Approve))}"
+        return f"`approve` must be one of: {', '.join(get_args(Approve))}"
     return ""
 
 
@@ -156,12 +156,15 @@ def tools_of(name: str, server: McpServer, listed_tools: Sequence[ListedTool]) -
     counts = Counter(each.name for each in listed_tools)
     names = counts.keys() if server.tools is None else set(server.tools)
     if missing := sorted(names - counts.keys()):
-        raise _bad(name, f"has no tool '{one_line(missing[0])}', which its `tools` name; it has: {shown_names(counts)}")
+        raise _bad(
+            name,
+            f"has no tool '{one_line(missing[0])}', which its setting `tools` names; it has: {shown_names(counts)}",
+        )
     tools = [each for each in listed_tools if each.name in names]
     if len(tools) > MOST_TOOLS:
-        raise _bad(name, f"lists {len(tools):,} tools, and {MOST_TOOLS} may be used; {_CHOOSE}")
+        raise _bad(name, f"lists {len(tools):,} tools, but at most {MOST_TOOLS} may be used; {_CHOOSE}")
     if twice := [each for each, count in counts.items() if count > 1 and each in names]:
-        raise _bad(name, f"lists two tools of the name '{one_line(twice[0])}'; {_CHOOSE}")
+        raise _bad(name, f"lists two tools named '{one_line(twice[0])}'; {_CHOOSE}")
     return tuple(_tool(name, server, each) for each in tools)
 
 
@@ -175,7 +178,7 @@ def check_apart(tools: Sequence[ForeignTool]) -> None:
             raise _bad(each.server, f"has a tool that looks like another: {both} are both {each.name}")
 
 
-_CHOOSE = 'name those to be used in its settings: tools = ["..", ".."]'
+_CHOOSE = 'name the ones to use in its settings: tools = ["..", ".."]'
 
 
 def _tool(name: str, server: McpServer, listed_tool: ListedTool) -> ForeignTool:
@@ -184,7 +187,9 @@ def _tool(name: str, server: McpServer, listed_tool: ListedTool) -> ForeignTool:
         raise _bad(name, f"{odd} `inputSchema` is not the schema of an object; {_CHOOSE}")
     size = len(json.dumps(schema))
     if size > _LONGEST_SCHEMA:
-        raise _bad(name, f"{odd} `inputSchema` has {size:,} characters, and {_LONGEST_SCHEMA:,} are allowed; {_CHOOSE}")
+        raise _bad(
+            name, f"{odd} `inputSchema` has {size:,} characters, but at most {_LONGEST_SCHEMA:,} are allowed; {_CHOOSE}"
+        )
     return ForeignTool(
         tool_name(name, listed_tool.name), name, listed_tool.name, _short_description(listed_tool.description), schema,
         listed_tool.reads_only, listed_tool.is_idempotent, server.approve,
@@ -345,5 +350,5 @@ def _structured_value(value: object, redact: Redact) -> tuple[object, int]:
             return None, len(text)
         return each_text(json.loads(text.encode(errors="replace")), redact, with_names=True), 0
     except (ValueError, RecursionError) as error:
-        message = "the tool gave a structured value that is not valid JSON, or is nested too deep"
+        message = "the tool returned a structured value that is not valid JSON, or is nested too deep"
         raise ToolError(message, code="bad_result") from error

@@ -101,7 +101,7 @@ class ServerProcess:
             self._complaints = (self._complaints + piece)[-_COMPLAINT_BYTES:]
 
     async def write(self, data: bytes) -> None:
-        """Write to its input. Raises BrokenPipeError when nobody reads it."""
+        """Write to its input. Raises BrokenPipeError when the server no longer reads it."""
         import anyio
 
         left = memoryview(data)
@@ -230,9 +230,11 @@ class Live:
             await self._list()
         current = {each.tool: each for each in self.tools}.get(tool.tool)
         if current is None:
-            raise ToolError(f"{self.label} has no '{one_line(tool.tool)}' any more; {self._has()}", code="tool_gone")
+            raise ToolError(f"{self.label} no longer has '{one_line(tool.tool)}'; {self._has()}", code="tool_gone")
         if current != tool:
-            message = f"{self.label} has changed '{one_line(tool.tool)}' since its tools were listed; do without it"
+            message = (
+                f"{self.label} has changed '{one_line(tool.tool)}' since its tools were listed; continue without it"
+            )
             raise ToolError(message, code="tool_changed")
         params = types.CallToolRequestParams(name=tool.tool, arguments=dict(pending_call.arguments))
         assert self._session is not None
@@ -257,7 +259,7 @@ class Live:
     # -- its life -------------------------------------------------------------------------------------------------------
 
     async def _lead(self) -> None:
-        """Run from the start to the end; in any case no process is left, and no caller waits any more."""
+        """Run from the start to the end; in any case no process is left, and no caller waits any longer."""
         try:
             await self._live()
         finally:
@@ -358,14 +360,14 @@ class Live:
             try:
                 page = await self._session.send_request(types.ListToolsRequest(params=params), _as_written())
             except ValueError as error:
-                odd = f"{self.label} lists its tools in a form that is not MCP's: {error_text(error)}"
+                odd = f"{self.label} lists its tools in a form that is not valid MCP: {error_text(error)}"
                 raise ToolError(odd, code="bad_tools") from error
             listed_tools += map(read_tool, page["tools"])
             cursor = page.get("nextCursor")
             if not cursor or len(listed_tools) > _MOST_LISTED:
                 break
         if cursor:
-            raise ToolError(f"{self.label} has a list of tools that does not end", code="bad_tools")
+            raise ToolError(f"{self.label} has an endless list of tools", code="bad_tools")
         self.tools = tools_of(self._name, self._server, listed_tools)
 
     def _has(self) -> str:
@@ -388,7 +390,7 @@ class Live:
                 await self._pass_on(into)
             except DsaError as large:
                 self.stop(
-                    ToolError(f"{self.label} was ended: it writes a message {large}; ask it for less", code="too_large")
+                    ToolError(f"{self.label} was ended: it wrote a message {large}; ask it for less", code="too_large")
                 )
             self.stop()
         into.close()
@@ -465,7 +467,7 @@ def package_fault() -> str:
 
 
 def _import_fault(error: ImportError) -> str:
-    return f"the package mcp cannot be imported ({error}); install it anew: {install_hint('mcp')}"
+    return f"the package mcp cannot be imported ({error}); reinstall it: {install_hint('mcp')}"
 
 
 def _message(line: bytes) -> "types.JSONRPCMessage | None":

@@ -81,7 +81,7 @@ class BesideLoop:
             return self._submit(job).result()
         except concurrent.futures.CancelledError:
             raise
-        except BaseException:  # Ctrl-C may come at any moment since, also before there is a future to cancel
+        except BaseException:  # Ctrl-C may come at any moment, even before there is a future to cancel
             with suppress(RuntimeError):  # the loop has ended, and so has the job
                 self._loop.call_soon_threadsafe(job.give_up)
             raise
@@ -160,25 +160,25 @@ class Connection:
     ) -> ServerAnswer:
         from mcp import MCPError
 
-        nothing = f"{pending_call.tool.name} gave nothing within {timeout_s:g} s"
+        nothing = f"{pending_call.tool.name} returned nothing within {timeout_s:g} s"
         late = ToolError(f"{nothing}, and its server was ended{live.garbled_text()}", code="tool_timeout")
         timer = asyncio.get_running_loop().call_later(timeout_s, live.stop, late)
         answer_task = asyncio.create_task(live.call_tool(pending_call))
         answer_task.add_done_callback(
             lambda task: task.cancelled() or task.exception()
-        )  # nobody may wait for it any more
+        )  # perhaps no caller waits for it any longer
         try:
             return _require_answer(pending_call.tool, await asyncio.shield(answer_task))
         except MCPError as error:
             if not live.is_over and not pending_call.is_sent:
-                why = f"{live.label} does not list its tools any more: {error_text(error)}. {pending_call.outcome_text}"
+                why = f"{live.label} no longer lists its tools: {error_text(error)}. {pending_call.outcome_text}"
                 raise ToolError(why, code="server_not_asked") from error
             if not live.is_over:
                 raise ToolError(f"{live.label} refuses the call: {error_text(error)}", code="tool_error") from error
             raise live.why if live.why in {late, stop_error} else await self._loss_error(live, pending_call) from error
         except ValueError as error:
             raise ToolError(
-                f"{live.label} answers in a form that is not MCP's: {error_text(error)}", code="server_garbled"
+                f"{live.label} answers in a form that is not valid MCP: {error_text(error)}", code="server_garbled"
             ) from error
         except asyncio.CancelledError:
             live.stop(stop_error)  # at once, so that the next call starts it again
@@ -217,7 +217,7 @@ class Connection:
     async def _open(self) -> Live:
         async with self._one_at_a_time:
             if self._live is not None and self._live.process.has_ended:
-                self._live.stop()  # nobody may have noticed it yet
+                self._live.stop()  # perhaps it was not noticed yet
             if self._live is not None and not self._live.is_over:
                 return self._live
             before = self._live
@@ -243,14 +243,14 @@ class Connection:
 
 
 #: Advice in the error of a call that was ended, by code.
-_ADVICE = {"stopped": "", "tool_timeout": ". Ask for less, or go on without it"}
+_ADVICE = {"stopped": "", "tool_timeout": ". Ask for less, or continue without it"}
 
 
 def _require_answer(tool: ForeignTool, answer: ServerAnswer) -> ServerAnswer:
     """Return an answer; a question of the server is refused."""
     if answer.asks:
-        asks = f"{tool.name} asks a question, which is refused: nobody answers a server"
-        raise ToolError(f"{asks}. Give all it needs in its arguments, or go on without it", code="tool_asks")
+        asks = f"{tool.name} asks a question, which is refused: servers get no answers here"
+        raise ToolError(f"{asks}. Put all that it needs into its arguments, or continue without it", code="tool_asks")
     return answer
 
 
@@ -265,7 +265,7 @@ class StopSignal(Protocol):
 
 
 class Foreign:
-    """The tools of servers. Any thread may use it, also for several calls at a time; servers start when they are first needed.
+    """The tools of servers. Any thread may use it, also for several calls at once; servers start when they are first needed.
 
     Each server's tools are listed once: a tool that has changed since is not called. `redact` removes secrets from texts. Servers are ended by `close`, and when the
     interpreter exits; after `close` the next use starts them again.

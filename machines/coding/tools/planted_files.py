@@ -1,7 +1,7 @@
 """Planted files: what a command must not leave below a workspace. A walk over all folders finds it, including the ignored ones.
 
 `scan_planted` takes the workspace and returns its protected files; its folders that look like repositories; files that no diff shows; and folders of installed
-programs that have changed. Git takes a folder with HEAD, objects and refs for a repository (gitrepository-layout(5)), and `git status` there runs the programs
+programs that have changed. Git treats a folder with HEAD, objects and refs as a repository (gitrepository-layout(5)), and `git status` there runs the programs
 that its `config` names. No diff shows bytecode, which Python runs in place of the source beside it, and files under the temporary names of our tools. The walk
 follows no links. A protected file is known by its device and number, also after a move.
 """

@@ -29,7 +29,7 @@ MODULES = (
     "pytest", "ruff", "unittest", "doctest", "json.tool", "compileall", "py_compile", "tabnanny", "coverage", "mypy", "black", "isort",
 )  # fmt: skip
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
-#: What is a device or a descriptor; a file in /dev/shm is not.
+#: The paths of devices and descriptors; a file in /dev/shm is neither.
 _INPUTS = re.compile(r"/dev/[^/]+|/dev/fd/.*|/proc/.*", re.DOTALL)
 _DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
 #: Modules that run code in their arguments, like `python -c`.
@@ -63,7 +63,7 @@ class Rules:
             raise ValueError(f"modules = {modules!r} is not a list of names")
         programs = data.get("programs", {})
         if not isinstance(programs, Mapping):
-            raise ValueError('programs is a table, as [programs.make] with arguments = ["test"]')  # noqa: TRY004
+            raise ValueError('programs must be a table, such as [programs.make] with arguments = ["test"]')  # noqa: TRY004
         arguments_by_name = {name: _arguments(name, table) for name, table in programs.items()}
         return cls(data.get("code", False), data.get("pip", False), tuple(modules), arguments_by_name)
 
@@ -79,7 +79,7 @@ def _arguments(name: str, table: object) -> tuple[str, ...] | None:
             f"'{name}' is not a valid name in [programs]: use a name without a path that is not one of {', '.join(CHECKS)}"
         )
     if not isinstance(table, Mapping) or set(table) != {"arguments"}:
-        raise ValueError(f'[programs.{name}] has exactly `arguments`: "any", or a list')
+        raise ValueError(f'[programs.{name}] must have exactly `arguments`: "any", or a list')
     arguments = table["arguments"]
     if arguments != "any" and not _is_texts(arguments):
         raise ValueError(f'[programs.{name}] arguments = {arguments!r} is neither "any" nor a list of texts')
@@ -159,7 +159,7 @@ def other_fault(name: str, arguments: Sequence[str], rules: Rules, place: Workin
         return (
             ""
             if len(known_arguments) < len(allowed_arguments) or not known_arguments
-            else f"{name} is run with an argument: {', '.join(known_arguments)}"
+            else f"{name} needs one of these arguments: {', '.join(known_arguments)}"
         )
     wrong = [each for each in arguments if each not in known_arguments]
     if not wrong:
@@ -216,7 +216,7 @@ def python_start(arguments: Sequence[str]) -> PythonStart:
     return PythonStart(tuple(options), "none")
 
 
-_SCRIPT_WANTED = "give a script of the workspace, as python main.py"
+_SCRIPT_WANTED = "give a script of the workspace, such as python main.py"
 
 
 def _python_fault(arguments: Sequence[str], rules: Rules, place: WorkingFolder) -> str:
@@ -228,7 +228,7 @@ def _python_fault(arguments: Sequence[str], rules: Rules, place: WorkingFolder) 
     if start.kind == "module":
         return _module_fault(start, rules, place)
     if start.kind == "code" and not rules.code:
-        return "python -c is not allowed; write the code to a file of the workspace, then run that"
+        return "python -c is not allowed; write the code to a file in the workspace, then run that"
     if start.kind in {"none", "input"}:
         return f"python without a script would wait for input; {_SCRIPT_WANTED}"
     if start.kind not in {"code", "shows"}:
@@ -256,7 +256,7 @@ def _module_fault(start: PythonStart, rules: Rules, place: WorkingFolder) -> str
     if is_own(module, place):
         return place.plain_fault(arguments)
     if module in _RUNS_CODE:
-        return f"python -m {module} runs code in its arguments, as python -c does, and is not allowed; write the code to a file of the workspace, then run that"
+        return f"python -m {module} runs code in its arguments, as python -c does, and is not allowed; write the code to a file in the workspace, then run that"
     return f"python -m {module[:80]} is not allowed; allowed: {', '.join(rules.modules)}, and modules of the workspace that are not also installed"
 
 
@@ -316,7 +316,7 @@ _RUFF_VALUES = frozenset("o")
 
 def _ruff_fault(arguments: Sequence[str], _: Rules, place: WorkingFolder) -> str:
     if not arguments or arguments[0] not in _RUFF:
-        return f"ruff is run with one of these first: {', '.join(_RUFF)}; as ruff check ."
+        return f"ruff needs one of these as its first argument: {', '.join(_RUFF)}; such as ruff check ."
     for name, value in _options(arguments[1:], _RUFF_VALUES, frozenset({"--config"})):
         if name in {"-w", "--watch"}:
             return "ruff's --watch never ends; run it once"

@@ -333,7 +333,7 @@ class Workspace:
         except ToolError as error:
             return str(error) if error.code in _BOUNDARY else ""
         except (OSError, DsaError) as error:
-            return f"the path cannot be looked at: {error}"
+            return f"the path cannot be checked: {error}"
         return ""
 
     def exists(self, path: str) -> bool:
@@ -481,6 +481,6 @@ def _checked_plan(changes: Sequence[FileEdit], plan: Sequence[FileEdit]) -> tupl
         raise ToolError(text, code="changed_since")
     for change, edit in zip(changes, plan, strict=True):
         if change.before not in (edit.before, edit.after):
-            text = f"'{change.path}' was changed since this call was checked: read it, and call again"
+            text = f"'{change.path}' has changed since this call was checked: read it, and call again"
             raise ToolError(text, code="changed_since")
     return tuple(plan)

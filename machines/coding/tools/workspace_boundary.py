@@ -45,7 +45,7 @@ LONGEST_PATH, DEEPEST = 4_000, 64
 _LONGEST_NAME, _LONGEST_SHOWN = 255, 120
 _DRIVE = re.compile(r"[A-Za-z]:")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_BESIDE = "write it relative to the workspace, like 'src/app.py'"
+_BESIDE = "write it relative to the workspace, such as 'src/app.py'"
 
 
 def shown_path(text: str, plain_chars: str = "") -> str:
@@ -78,7 +78,7 @@ def parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
         else:
             raise ToolError(f"'{_cut(text)}' leads out of the workspace: {_BESIDE}", code="path_outside_workspace")
     if len(parts) > DEEPEST:
-        raise ToolError(f"'{_cut(text)}' is too deep: a path has at most {DEEPEST} names", code="bad_path")
+        raise ToolError(f"'{_cut(text)}' is too deep: a path can have at most {DEEPEST} names", code="bad_path")
     return tuple(parts)
 
 
@@ -87,7 +87,7 @@ def file_parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
     parts = parts_of(path, roots)
     if not parts or str(path).endswith(("/", "/.", "/..")):
         raise ToolError(
-            f"'{_cut(str(path))}' is the path of a folder; a file is needed, like 'src/app.py'", code="not_a_file"
+            f"'{_cut(str(path))}' is the path of a folder; a file is needed, such as 'src/app.py'", code="not_a_file"
         )
     return parts
 
@@ -95,7 +95,7 @@ def file_parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
 def _require_path(path: object) -> str:
     """Return a text that can be a path. Raises ToolError."""
     if not isinstance(path, str) or not path.strip():
-        raise ToolError("a path is needed, like 'src/app.py'", code="bad_path")
+        raise ToolError("a path is needed, such as 'src/app.py'", code="bad_path")
     for wrong, why in (
         ("\0" in path, "has a NUL character"),
         ("\\" in path, "has a backslash; folders are written with '/'"),
@@ -107,7 +107,7 @@ def _require_path(path: object) -> str:
     if _DRIVE.match(path) or path.startswith("~"):
         raise ToolError(f"'{_cut(path)}' is not a path in the workspace: {_BESIDE}", code="path_outside_workspace")
     if len(path.encode()) > LONGEST_PATH or any(len(name.encode()) > _LONGEST_NAME for name in path.split("/")):
-        raise ToolError(f"'{_cut(path)}' is too long: a name has at most {_LONGEST_NAME} bytes", code="bad_path")
+        raise ToolError(f"'{_cut(path)}' is too long: a name can have at most {_LONGEST_NAME} bytes", code="bad_path")
     return path
 
 
@@ -229,7 +229,7 @@ class Protection:
         """Raise ToolError for a file that may not be written: `protected_path`, or `bad_path` for a name that does not print."""
         for pattern in self.patterns:
             if pattern.covers(parts):
-                text = f"'{path_text(parts)}' is protected ('{shown_path(pattern.text)}') and never written: write another file"
+                text = f"'{path_text(parts)}' is protected ('{shown_path(pattern.text)}') and is never written: write another file"
                 raise ToolError(text, code="protected_path")
         if any(is_temporary(part) for part in parts):
             raise ToolError(f"names that begin with '{TEMPORARY}' are reserved for the tools", code="protected_path")

@@ -98,7 +98,7 @@ def test_search_agent_answers_from_files_and_says_that_no_model_was_asked():
     assert lines[:3] == [
         '1.1.1.1  quoting_policy: assistant asks for web_search_policy {"query": "What do cats do?"}',
         '1.1.1.2  web_search_policy: gave {"left_out": 0, "results": [{"excerpt": "# Cats", "file": "cats.md", "line": 1},...',
-        "1.1.1.3  quoting_policy: assistant: No model was asked; these places have the words: cats.md:1: # Cats cats.md:3: Ca...",
+        "1.1.1.3  quoting_policy: assistant: No model was asked; these places contain the words: cats.md:1: # Cats cats.md:3:...",
     ]
     assert lines[3:5] == ["succeeded", ""]
     assert "cats.md:3: Cats sleep." in lines

@@ -43,7 +43,7 @@ def test_same_content_under_another_name_is_an_alias_with_its_reason():
     inventory = Inventory()
     added(inventory, made())
     artifact = inventory.alias(made("b.csv", equal_to="a1"))
-    assert artifact.aliases == (("b.csv", "duplicate_artifact_prevented: its content is that of a1 (a.csv)"),)
+    assert artifact.aliases == (("b.csv", "duplicate_artifact_prevented: it has the same content as a1 (a.csv)"),)
     assert artifact.description()["also_named"] == ["b.csv"]
     assert inventory["a1"] == inventory.by_name("b.csv") == artifact
     assert (len(inventory), artifact.version) == (1, 1)

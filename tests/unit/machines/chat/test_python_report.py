@@ -53,7 +53,7 @@ def test_invalid_report_is_refused_as_a_whole(results):
         (outcome(ended="timeout"), "python_timeout", "did not finish within 5 s"),
         (outcome(ended="flooded"), "bad_result", "reported too much"),
         (outcome(ended="lost"), "python_killed", "was lost"),
-        (outcome(ended="signalled", code=9), "python_killed", "SIGKILL), perhaps for using too much memory"),
+        (outcome(ended="signalled", code=9), "python_killed", "SIGKILL), perhaps because it used too much memory"),
         (outcome(ended="signalled", code=9, cpu_s=4.9), "python_timeout", "more than 5 s of processor time"),
         (outcome(report("", status=-11)), "python_killed", "SIGSEGV"),
         (outcome(report("", status=-9), cpu_s=5.0), "python_timeout", "processor time"),

@@ -309,7 +309,7 @@ def holding(request, folder):
 def test_endless_view_is_stopped_at_the_time_limit(holding, opened, tmp_path, monkeypatch, columns):
     monkeypatch.setenv("DSA_LOAD_S", "1.5")
     path = holding(ENDLESS.format(columns))
-    told = f"{path.name} view boom: takes longer to load than 1.5 s, the limit. Nothing was loaded: leave the file out, or set DSA_LOAD_S to more seconds"
+    told = f"{path.name} view boom: takes longer to load than the limit of 1.5 s. Nothing was loaded: leave the file out, or set DSA_LOAD_S to more seconds"
     with pytest.raises(DocumentError, match=f"^{told}$"):
         opened(path)
     assert not (tmp_path / "kept").exists()
@@ -320,7 +320,7 @@ def test_huge_view_is_stopped_at_the_disk_limit(folder, opened, tmp_path, monkey
     monkeypatch.setenv("DSA_LOAD_GB", "0.05")
     monkeypatch.setenv("DSA_LOAD_S", "60")
     path = in_duckdb(folder / name, OK, view) if name == "x.duckdb" else in_sqlite(folder / name, f"{OK}; {view};")
-    told = rf"{name} view boom: takes more disk space to load than 0\.05 GB, the limit\. .* or set DSA_LOAD_GB to more gigabytes"
+    told = rf"{name} view boom: takes more disk space to load than the limit of 0\.05 GB\. .* or set DSA_LOAD_GB to more gigabytes"
     with pytest.raises(DocumentError, match=f"^{told}$"):
         opened(path)
     assert not (tmp_path / "kept").exists()
@@ -363,7 +363,9 @@ def test_sqlite_view_that_fills_the_memory_is_reported(folder, opened, tmp_path)
 
 
 def assert_needs_memory(opened, path, tmp_path):
-    with pytest.raises(DocumentError, match=f"^{path.name} view boom: needs more memory to load than 2 GB, the limit"):
+    with pytest.raises(
+        DocumentError, match=f"^{path.name} view boom: needs more memory to load than the limit of 2 GB"
+    ):
         opened(path)
     assert not (tmp_path / "kept").exists()
 

@@ -43,7 +43,7 @@ def test_command_is_read_as_a_list_of_arguments(cmd, argv):
         ("pytest && ruff check .", "shell_syntax", 'make 2 calls, one after the other: ["pytest"], then ["ruff", "check", "."]'),
         ("PYTHONPATH=. DEBUG=1 python x.py", "shell_syntax", 'send ["python", "x.py"]'),
         (["python", "a.py", ">", "out.txt"], "shell_syntax", "as an argument, '>': output and errors are returned"),
-        (["python", "a b.py", "|", "grep", "a"], "shell_syntax", 'a command is a list, as ["python", "a b.py"]'),
+        (["python", "a b.py", "|", "grep", "a"], "shell_syntax", 'a command is a list, such as ["python", "a b.py"]'),
         (["python", "a.py", "&&", "ls"], "shell_syntax", 'make 2 calls, one after the other: ["python", "a.py"], then ["ls"]'),
         (["cd", "src", "&&", "pytest"], "shell_syntax", 'send ["pytest"] with cwd "src"'),
         ('["python", "a.py", ";", "ls"]', "shell_syntax", "has ';' as an argument"),
@@ -156,7 +156,7 @@ def test_rules_are_read_from_a_mapping(tmp_path):
 @pytest.mark.parametrize(
     ("allowed", "argv", "says"),
     [
-        (["test", "lint"], ["make"], "make is run with an argument: test, lint"),
+        (["test", "lint"], ["make"], "make needs one of these arguments: test, lint"),
         (["test", ""], ["make"], ""),
         (["test", ""], ["make", "test"], ""),
         (["test", ""], ["make", ""], "allowed arguments: test"),

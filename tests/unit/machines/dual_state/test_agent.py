@@ -109,7 +109,7 @@ def test_precondition_is_checked_on_the_workflow_state_before_generation():
         agent.execute("Write")
     assert (str(caught.value), caught.value.__notes__) == (
         "Precondition not satisfied for action pair",
-        ["satisfied are: none"],
+        ["satisfied: none"],
     )
     assert generator.prompts == []
     assert agent.execute("Write", workflow_state=WorkflowState({"g_test": True})).content == "text 1"
@@ -243,7 +243,7 @@ class Silent(GuardInterface):
         (
             ScriptedGenerator,
             Silent(),
-            r"the class ScriptedGenerator: use an object of it, ScriptedGenerator\(\)",
+            r"the class ScriptedGenerator: use an instance, ScriptedGenerator\(\)",
         ),
         (
             lambda _context: "x",

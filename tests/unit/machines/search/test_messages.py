@@ -68,7 +68,7 @@ def test_results_of_other_callers_become_user_messages():
     messages = messages_of(ledger)
     assert shape(messages) == [("assistant", [0]), ("tool", [0]), ("user", []), ("user", [])]
     assert messages[1].content == '{"paid": 5}'
-    assert messages[2].content == 'person gave: {"approved": true}'
+    assert messages[2].content == 'person returned: {"approved": true}'
 
 
 def test_repeated_ids_in_a_longer_conversation_stay_distinct():

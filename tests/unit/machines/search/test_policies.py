@@ -62,7 +62,7 @@ def test_heuristic_can_replace_a_model(folder):
         "excerpt": "Python 3.13 was released in October.",
     }
     told, first, *_ = steps[2].payload["text"].split("\n\n")
-    assert told == "No model was asked; these places have the words:"
+    assert told == "No model was asked; these places contain the words:"
     assert first == "news.md:3: Python 3.13 was released in October."
 
 
@@ -89,7 +89,7 @@ def test_examples_of_the_readme_work(monkeypatch, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("over", "question", "told"),
     [
-        ("over", "zebras?", "The files do not have these words."),
+        ("over", "zebras?", "The files do not contain these words."),
         ("gone", "cats", "NO_FOLDER"),
         ("over", "??", "NO_WORDS"),
     ],

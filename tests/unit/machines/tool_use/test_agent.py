@@ -219,7 +219,7 @@ def test_answer_that_breaks_off_is_requested_again(talk):
     cut = answered(events([chunk({"content": "It is"}), finished("length")]))
     state, bodies = talk([cut, SAYS], ("message", "How is it?"))
     assert state == "resting"
-    assert "did not arrive whole: it reached its limit of tokens" in bodies[1]["messages"][-1]["content"]
+    assert "is not complete: it reached its limit of tokens" in bodies[1]["messages"][-1]["content"]
 
 
 def test_reason_of_a_guard_reaches_the_model_and_the_person(talk, tmp_path):

@@ -71,7 +71,7 @@ def test_history_is_written_as_the_model_would_write_it():
         ChatMessage("system", "S"),
         ChatMessage("user", "U"),
         ChatMessage("assistant", '{"tool": "read_file", "arguments": {"path": "a"}}'),
-        ChatMessage("user", '[read_file gave] {"content": "x"}\n[note]'),
+        ChatMessage("user", '[result of read_file] {"content": "x"}\n[note]'),
     ]
 
 

@@ -42,7 +42,7 @@ def test_long_list_says_how_many_more_there_are(workspace, tmp_path):
         (tmp_path / f"{number:03}").touch()
     found = workspace.list_dir()
     assert [entry["name"] for entry in found["entries"]] == [f"{number:03}" for number in range(200)]
-    assert (found["more"], found["result"]) == (3, "203 entries in .; 3 more are not shown: go on with offset=200")
+    assert (found["more"], found["result"]) == (3, "203 entries in .; 3 more are not shown: continue with offset=200")
     rest = workspace.apply("list_dir", {"offset": 200})
     assert (len(rest["entries"]), rest["more"]) == (3, 0)
     assert rest["result"] == "203 entries in .; those before number 201 are not shown"
@@ -114,7 +114,7 @@ def test_mixed_line_ends_are_shown_as_they_are(workspace, tmp_path):
 def test_cut_file_says_its_true_size_and_how_to_read_on(workspace, tmp_path):
     (tmp_path / "a.txt").write_text("ab\ncd\nef\n")
     assert workspace.read_file("a.txt", 4)["result"] == (
-        "Read a.txt: 9 bytes, 3 lines; bytes 0 to 4 are shown; read on with offset=4"
+        "Read a.txt: 9 bytes, 3 lines; bytes 0 to 4 are shown; continue with offset=4"
     )
 
 

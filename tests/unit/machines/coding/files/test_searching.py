@@ -24,7 +24,7 @@ def searched(workspace, tmp_path):
 @pytest.mark.parametrize(("pattern", "is_regex"), [("import", False), ("^(an )?import\\b", True)])
 def test_lines_are_found_by_text_and_by_expression(searched, pattern, is_regex):
     assert searched.search(pattern, is_regex=is_regex) == {
-        "result": "3 lines in 3 files; passed over: 1 binary, 3 folders that are not searched, 1 over 1 MB",
+        "result": "3 lines in 3 files; skipped: 1 binary, 3 folders that are not searched, 1 over 1 MB",
         "matches": ["a.py:1: import os", "src/b.py:1: import re", "src/deep/c.txt:1: an import here"],
         "more": False,
         "skipped": {"binary": 1, "folders that are not searched": 3, "over 1 MB": 1},
@@ -63,9 +63,9 @@ def test_files_written_for_people_are_not_searched(searched, tmp_path):
 
 def test_search_without_results_suggests_what_may_be_meant(searched):
     assert searched.search("print|re", "src")["result"] == (
-        "no line in 2 files has it as a text (for an expression set is_regex=true)"
+        "no line in 2 files contains it as a text (for an expression set is_regex=true)"
     )
-    assert searched.search("nothing", "src")["result"] == "no line in 2 files has it"
+    assert searched.search("nothing", "src")["result"] == "no line in 2 files contains it"
     assert refused(searched.search, "x", "nowhere")[0] == "no_such_file"
     assert refused(searched.search, "x", ".git")[0] == "protected_path"
     assert refused(searched.search, "x", ".git/config")[0] == "protected_path"

@@ -57,10 +57,10 @@ def test_files_changed_by_a_person_since_are_left_alone(history, root):
     before = state(root)
     undone = history.undo(first, last)
     assert undone.conflicts == (
-        Conflict("made", "it was changed since"),
+        Conflict("made", "it has changed since then"),
         Conflict("link", "there is another file now"),
-        Conflict("run.sh", "it was changed since"),
-        Conflict("src/a.py", "it was changed since"),
+        Conflict("run.sh", "it has changed since then"),
+        Conflict("src/a.py", "it has changed since then"),
         Conflict("src/b.py", "it is gone"),
     )
     assert (undone.restored_paths, undone.removed_paths) == ((), ("made2",))
@@ -265,7 +265,7 @@ def test_permissions_that_a_person_has_tightened_since_stay(history, root):
     for name in ("src/a.py", "src/b.py", "run.sh"):
         (root / name).chmod(0o600)
     undone = history.undo(first, last)
-    assert undone.conflicts == (Conflict("src/b.py", "its permissions were changed since"),)
+    assert undone.conflicts == (Conflict("src/b.py", "its permissions have changed since then"),)
     assert undone.restored_paths == ("run.sh", "src/a.py")
     modes = {name: (root / name).stat().st_mode & 0o777 for name in ("src/a.py", "src/b.py", "run.sh")}
     assert modes == {"src/a.py": 0o600, "src/b.py": 0o600, "run.sh": 0o700}

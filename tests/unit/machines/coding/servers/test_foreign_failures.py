@@ -28,7 +28,7 @@ require_package("mcp", "the package mcp asks MCP servers")
         ),
         ("garbage", "server_garbled", "does not speak MCP; .* such as 'Hello, I am no server'"),
         ("binary", "server_garbled", "does not speak MCP"),
-        ("one_line", "too_large", "writes a message of more than 16 MiB"),
+        ("one_line", "too_large", "wrote a message of more than 16 MiB"),
         ("odd_answer", "server_not_started", "does not answer as an MCP server: capabilities: Field required"),
         ("old", "server_not_started", "does not answer as an MCP server: Unsupported protocol version .* 1999-01-01"),
     ],
@@ -85,7 +85,7 @@ def test_late_call_ends_its_server_which_is_started_again(opened, mark):
         reading = pool.submit(mark.read_text)
         code, said = refused(foreign.call, "test__good", {"answers": False, "mark": str(mark)}, timeout_s=SHORT_S)
         pid = int(reading.result())
-    assert (code, said.startswith("test__good gave nothing within 1 s, and its server was ended")) == (
+    assert (code, said.startswith("test__good returned nothing within 1 s, and its server was ended")) == (
         "tool_timeout",
         True,
     )
@@ -103,7 +103,7 @@ def test_server_that_does_not_read_times_out(opened):
 
 def test_endless_message_ends_the_server(opened):
     code, said = refused(opened(odd=rogue("one_message")).call, "odd__good", {})
-    assert (code, "writes a message of more than 16 MiB" in said) == ("too_large", True)
+    assert (code, "wrote a message of more than 16 MiB" in said) == ("too_large", True)
 
 
 def test_removed_or_changed_tool_is_not_called(opened):
@@ -136,7 +136,7 @@ def test_call_that_was_never_sent_is_reported_as_not_made(opened):
     assert text(foreign, "odd__good") == "once"
     code, said = refused(foreign.call, "odd__good", {})
     assert code == "server_not_asked"
-    assert said.startswith("the MCP server 'odd' does not list its tools any more: I have")
+    assert said.startswith("the MCP server 'odd' no longer lists its tools: I have")
     assert said.endswith("The call was not made")
 
 

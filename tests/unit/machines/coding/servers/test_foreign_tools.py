@@ -36,7 +36,7 @@ def test_only_allowed_tools_are_offered(opened):
 def test_allowed_tool_that_does_not_exist_is_reported(opened):
     code, said = refused(opened(test=real(tools=["look_up"])).tools)
     assert code == "bad_tools"
-    assert "'test' has no tool 'look_up', which its `tools` name; it has: ask, big" in said
+    assert "'test' has no tool 'look_up', which its setting `tools` names; it has: ask, big" in said
 
 
 def test_tools_of_several_servers_and_pages_are_listed(opened):
@@ -47,21 +47,21 @@ def test_tools_of_several_servers_and_pages_are_listed(opened):
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ("thousand", rf"lists 1,000 tools, and {MOST_TOOLS} may be used; name those to be used in its settings"),
-        ("twins", "lists two tools of the name 'twin'; name those to be used"),
+        ("thousand", rf"lists 1,000 tools, but at most {MOST_TOOLS} may be used; name the ones to use in its settings"),
+        ("twins", "lists two tools named 'twin'; name the ones to use"),
         (
             "no_object",
-            r"lists its tools in a form that is not MCP's: tools\.1\.inputSchema\.type: Input should be 'object'",
+            r"lists its tools in a form that is not valid MCP: tools\.1\.inputSchema\.type: Input should be 'object'",
         ),
-        ("huge_schema", r"a tool 'odd' whose `inputSchema` has 50,0\d\d characters, and 20,000 are allowed"),
-        ("no_schema", r"not MCP's: tools\.1\.inputSchema: Input should be"),
-        ("no_list", "not MCP's: tools: Input should be a valid list"),
-        ("endless_list", "has a list of tools that does not end"),
+        ("huge_schema", r"a tool 'odd' whose `inputSchema` has 50,0\d\d characters, but at most 20,000 are allowed"),
+        ("no_schema", r"not valid MCP: tools\.1\.inputSchema: Input should be"),
+        ("no_list", "not valid MCP: tools: Input should be a valid list"),
+        ("endless_list", "has an endless list of tools"),
         ("no_tools", "does not answer as an MCP server: I have no tools"),
-        ("deep:201", "was ended: it writes a message nested more than 200 levels deep; ask it for less"),
-        ("deep:300", "was ended: it writes a message nested more than 200 levels deep; ask it for less"),
-        ("deep:3000", "was ended: it writes a message nested more than 200 levels deep; ask it for less"),
-        ("deep:200000", "was ended: it writes a message nested more than 200 levels deep; ask it for less"),
+        ("deep:201", "was ended: it wrote a message nested more than 200 levels deep; ask it for less"),
+        ("deep:300", "was ended: it wrote a message nested more than 200 levels deep; ask it for less"),
+        ("deep:3000", "was ended: it wrote a message nested more than 200 levels deep; ask it for less"),
+        ("deep:200000", "was ended: it wrote a message nested more than 200 levels deep; ask it for less"),
     ],
 )
 def test_unusable_list_of_tools_is_refused(opened, how, says):
