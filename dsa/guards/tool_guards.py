@@ -1,11 +1,11 @@
 """Guards that run a tool over a text in the sandbox: a command of your own, the linter ruff, the type checker mypy.
 
-`ToolProgram` runs a command and returns how it ended and what it printed; what an exit status means is the caller's matter.
+`ToolProgram` runs a command and returns how it ended and what it printed; the caller decides what an exit status means.
 
-`CommandGuard` passes a text when the program ends with 0. A program that runs what a model wrote has its exit status from there, so a
-pass is labelled `trust: cooperative`; one that only reads it, as a linter does, decides for itself.
+`CommandGuard` passes a text if the program ends with 0. A program that runs what a model wrote takes its exit status from there, so a
+pass is labelled `trust: cooperative`; one that only reads it, like a linter, decides for itself.
 
-`RuffGuard` and `MypyGuard` read code and run nothing of it. They read no configuration and no plugin but what they are given here, and
+`RuffGuard` and `MypyGuard` read code and run nothing of it. They read only the configuration and plugins that they get here, and
 comments in the code cannot switch off a rule: those that would silence mypy are faults.
 """
 
@@ -34,15 +34,15 @@ from dsa.guards.feedback import bound_text, clip
 from dsa.guards.pytest_guard import TRUST
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
-#: Where systems have the programs that others start: what is in them can be run there, and nothing of it can be changed.
+#: The folders where systems have the programs that others start: these can be run in the sandbox, but not changed.
 _USUAL = ("/usr/bin", "/bin")
 _NOT_RUN, _LOAD_ERROR = 127, ": error while loading shared libraries: "
 _HINTS = {
-    errno.EACCES: "it runs there as a user who may not read it, or enter a folder above it: install it where everybody can read it",
-    errno.ENOENT: "its interpreter, or a library that it is linked to, cannot be seen there: name the files or folders in the option `read`",
-    errno.ENOEXEC: "it is not a program for this machine, or a script without a first line #!",
-    errno.ENOMEM: "it needs more memory than it is given",
-    errno.EPERM: "this system does not let it be run there",
+    errno.EACCES: "it runs as a user who may not read it, or enter a folder above it: install it where all users can read it",
+    errno.ENOENT: "its interpreter, or a library that it is linked to, is not visible there: add the files or folders to the option `read`",
+    errno.ENOEXEC: "it is not a program for this machine, or it is a script without a first line #!",
+    errno.ENOMEM: "it needs more memory than it gets",
+    errno.EPERM: "this system does not allow it to run there",
 }
 
 
@@ -50,7 +50,7 @@ _HINTS = {
 class ToolProgram:
     """A program with its arguments, and what it can see there besides the system's shared libraries and programs.
 
-    `links` are files and folders by the names that they get in the program's working folder; elsewhere they have the paths that they have here.
+    `links` are files and folders by their names in the program's working folder; elsewhere they have the same paths as here.
     """
 
     program: str
@@ -62,7 +62,7 @@ class ToolProgram:
     def run(self, text: str, file: str, bounds: Bounds, confinement: Confinement) -> SandboxOutcome:
         """Run it with the text in a file of that name in its working folder, or, without a name, on its standard input.
 
-        Raises SandboxError where it cannot be confined as is required, or not be started there.
+        Raises SandboxError if it cannot be confined as required, or cannot be started there.
         """
         payload = {
             "program": self.program, "arguments": [self.program, *self.arguments], "file": file, "text": text,
@@ -70,7 +70,7 @@ class ToolProgram:
         }  # fmt: skip
         outcome = run_confined(_program(self._visible()), json.dumps(payload), bounds, confinement)
         prefix = f"{self.program}{_LOAD_ERROR}".encode()
-        # The system's loader writes this: nothing of the program has run.
+        # The system's loader writes this: the program has not run at all.
         if outcome.code == _NOT_RUN and outcome.output.startswith(prefix):
             message = clip(outcome.output.removeprefix(f"{self.program}: ".encode()).decode("utf-8", "replace"))
             raise SandboxError(_unstartable(self.program, outcome.rung, errno.ENOENT, message))
@@ -89,19 +89,19 @@ class ToolProgram:
 
 
 def find_program(name: str, folder: Path | None = None) -> str:
-    """Return the real path of a program: of a file, named from a folder or from here, or of what PATH has under a name without a slash.
+    """Return the real path of a program: a file relative to a folder or to the working folder, or, for a name without a slash, one from PATH.
 
-    `python` is the one that runs this. BindingError when there is none.
+    `python` is the one that runs this. Raises BindingError if there is none.
     """
     program = os.path.join(folder or "", name) if "/" in name else name  # noqa: PTH118  (keeps a slash, where PATH is not asked)
     path = sys.executable if name in ("python", "python3") else shutil.which(program)
     if path is None:
-        raise BindingError(f"there is no program '{program}': give its path, or install it where PATH leads")
+        raise BindingError(f"there is no program '{program}': write its path, or install it in a folder of PATH")
     return os.path.realpath(path)
 
 
 def find_tool(name: str, extra: str) -> str:
-    """Return the real path of a program that a package brings: beside this Python, else where PATH leads. BindingError names the extra."""
+    """Return the real path of a program from a package: beside this Python, else from PATH. Raises BindingError, which names the extra."""
     path = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
     if path is None:
         raise BindingError(f"{name} is not installed: {install_hint(extra)}")
@@ -159,9 +159,11 @@ class CommandGuard(GuardInterface):
         if not words:
             raise ValueError("the command is empty")
         if not 0 < timeout_s <= _LONGEST_S:
-            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit: more than 0 s, at most {_LONGEST_S} s")
+            raise ValueError(
+                f"timeout_s = {timeout_s:g} is not a valid time limit: it must be more than 0 s and at most {_LONGEST_S} s"
+            )
         if memory_mb < 1:
-            raise ValueError(f"memory_mb = {memory_mb} is too little: at least 1")
+            raise ValueError(f"memory_mb = {memory_mb} is too little: it must be at least 1")
         self._name, self._file, self._fence = words[0], _inside(file), fence.lower()
         links = {
             path: os.path.realpath(folder / path) for path in read if not Path(path).is_absolute() and _inside(path)
@@ -260,7 +262,7 @@ class RuffGuard(GuardInterface):
             "check", "--isolated", "--no-cache", "--ignore-noqa", "--no-fix", "--output-format=concise", *rules, "--stdin-filename", _FILE, "-",
         )  # fmt: skip
         if not timeout_s > 0:
-            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit")
+            raise ValueError(f"timeout_s = {timeout_s:g} is not a valid time limit: it must be more than 0 s")
         program = find_tool("ruff", "lint")
         _require_known(program, arguments)
         self._tool = ToolProgram(
@@ -333,7 +335,7 @@ class MypyGuard(GuardInterface):
         rung: str = "",
     ) -> None:
         if not timeout_s > 0:
-            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit")
+            raise ValueError(f"timeout_s = {timeout_s:g} is not a valid time limit: it must be more than 0 s")
         self._program = program()
         self._options = ["--strict"] if strict else []
         self._allow_ignores = allow_ignores

@@ -242,7 +242,9 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             (self.path / "machine.md").write_bytes(self._text.encode("utf-8"))
         except OSError as fault:
-            raise DocumentError(str(self.path.parent), f"no run can be kept here: {fault.strerror or fault}") from fault
+            raise DocumentError(
+                str(self.path.parent), f"runs cannot be stored here: {fault.strerror or fault}"
+            ) from fault
         self._is_made = True
 
     def write_steps(self, accepted: Sequence[Artifact]) -> Path | None:

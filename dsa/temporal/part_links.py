@@ -43,7 +43,7 @@ async def begin_child(start: Json, machine: str) -> None:
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
         )
     except WorkflowAlreadyStartedError as error:
-        raise ApplicationError(f"there was a run of that id already: {start['run']}", type="StoreError") from error
+        raise ApplicationError(f"there was a run with that id already: {start['run']}", type="StoreError") from error
 
 
 async def tell_whole(run_id: str, length: int) -> None:

@@ -386,7 +386,7 @@ class TemporalStore:
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             )
         except WorkflowAlreadyStartedError:
-            raise StoreError(f"there was a run of that id already: {start.run}") from None
+            raise StoreError(f"there was a run with that id already: {start.run}") from None
 
     async def resume(self, run_id: str, how: Json) -> Json:
         """Go on with a run, and return what the update returns. Raises what it raises."""

@@ -62,7 +62,7 @@ def _pieces(content: Content) -> Iterable[str]:
 
 
 def tag(name: str, /, *content: Content, **attributes: Attribute) -> Markup:
-    """Return an element. `class_` is the attribute `class`, `data_row` is `data-row`; True is an attribute without a value, None and False are none."""
+    """Return an element. `class_` is the attribute `class`, `data_row` is `data-row`; True is an attribute without a value; None and False leave it out."""
     attributes_text = [_attribute(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items()]
     return _element(name, "".join(attributes_text), join(*content))
 

@@ -116,7 +116,7 @@ _BESIDE_TOKENS = 8_192
 class ChatSettings:
     """Settings of a conversation for its policies: the files to load, the model, and options.
 
-    `format` is none or report. Without `normalise` calls are not fixed; without `dedup` repetitions are not detected. `context_tokens` is the limit of a
+    `format` is `none` or `report`. Without `normalise` calls are not fixed; without `dedup` repetitions are not detected. `context_tokens` is the limit of a
     request, if the user has set one.
     """
 

@@ -27,7 +27,7 @@ from machines.tool_use.tool_call import ModelAnswer, Room, ToolCall, ToolResult,
 CHARS_PER_TOKEN = 3
 #: The smallest limit of a request: instructions and tools alone take a few hundred tokens.
 LEAST_TOKENS = 1_000
-#: The number of shorter requests, and their shrinking when the server names no limit.
+#: The number of shorter requests, and how they shrink when the server does not name its limit.
 _MOST_TRIES, _LESS, _STEP, _LEAST_CHARS = 12, 0.7, 0.85, 100
 _MARGIN = 1.1
 #: Numbers of tokens in a server's message.

@@ -182,7 +182,7 @@ def test_more_samples_go_on_from_those_that_are_there_and_fewer_count_the_first(
         ),
         (("--samples", "0"), "0 is not in the range x>=1"),
         (("--prompt", "mine"), "'mine' is not one of 'dsa', 'published'"),
-        (("--model", "http://127.0.0.1"), "'http://127.0.0.1' names no model: write http://HOST:PORT/v1#MODEL"),
+        (("--model", "http://127.0.0.1"), "'http://127.0.0.1' does not name a model: write http://HOST:PORT/v1#MODEL"),
     ],
 )
 def test_a_wrong_request_is_one_sentence(tmp_path, arguments, message):

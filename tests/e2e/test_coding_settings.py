@@ -63,7 +63,7 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
         (("Do it",), "[code]\nprotected = ['~/x']\n", "'~/x' leads out of the workspace"),
         (("Do it",), "[code]\nprotected = ['/']\n", "'/' is not a pattern: it names nothing"),
         (("Do it",), "[code]\nnetwork = ['']\n", "network = [''] contains an empty text"),
-        (("Do it",), "[code]\nnetwork = ['a b']\n", "network = ['a b']: 'a b' names no host"),
+        (("Do it",), "[code]\nnetwork = ['a b']\n", "network = ['a b']: 'a b' is not a host"),
         (
             ("Do it",),
             "[code]\nbudget = ['nudge.calls=5']\n",

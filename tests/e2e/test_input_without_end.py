@@ -43,7 +43,7 @@ def _event(text):
 @pytest.mark.parametrize(
     ("pieces", "says"),
     [
-        ([_event("y" * 100_000)] * 2_000, "does not end: its answer has more than 67,108,864 bytes, and was cut off there; set max_tokens"),
+        ([_event("y" * 100_000)] * 2_000, "does not stop: its answer has more than 67,108,864 bytes, and was cut off there; set max_tokens"),
         ([b'data: {"a":"', *[b"z" * 100_000] * 2_000], "a line of the stream is longer than 33554432 bytes"),
         ([b'{"choices":' + b"[" * 200_000 + b"]" * 200_000 + b"}"], "the stream has text that is not valid JSON"),
     ],

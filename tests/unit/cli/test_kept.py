@@ -77,7 +77,8 @@ def test_a_damaged_ledger_is_named_with_its_entry(root, arguments):
     result = dsa(arguments[0], "cccccc", *arguments[2:])
     assert (result.exit_code, result.stdout) == (1, "")
     assert (
-        result.stderr == "damaged: run 20260131T120002-shop-cccccc, entry 0: from here on it is not what was written\n"
+        result.stderr
+        == "damaged: run 20260131T120002-shop-cccccc, entry 0: from here on it differs from what was written\n"
     )
 
 

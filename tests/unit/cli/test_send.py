@@ -95,7 +95,7 @@ def test_an_unknown_event_says_which_was_probably_meant():
 def test_what_does_not_come_from_outside_cannot_be_sent():
     fault = dsa("send", "last", "paid").exception
     assert isinstance(fault, OccurrenceError)
-    assert str(fault) == "'paid' does not come from outside; what does: order, more"
+    assert str(fault) == "'paid' does not come from outside; these do: order, more"
 
 
 def test_a_refused_event_says_why_and_what_is_accepted():

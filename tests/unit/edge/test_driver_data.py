@@ -124,7 +124,7 @@ def test_missing_data_stops_the_run_before_the_effect_and_says_which_row_and_eve
     assert rest.kind == "stopped"
     assert (rest.failure.what, rest.failure.code, rest.failure.line) == ("query_llm", "MISSING_DATA", 35)
     assert rest.failure.message.startswith(
-        "the prompt of query_llm, asked for on found: 'found.total' is missing: found has no 'total'"
+        "the prompt of query_llm, requested on found: 'found.total' is missing: found has no 'total'"
     )
     assert generator.calls == []
 
@@ -140,7 +140,7 @@ def test_what_a_guard_reads_is_looked_for_before_the_effect_whose_answer_it_judg
     machine = loads(TABLE.replace("{found.total}", "").replace("{{{found}}}", ""))
     rest, generator, guard = played({}, machine=machine)
     assert (rest.failure.what, rest.failure.line) == ("execute_guard", 37)
-    assert "guard right, asked for on artifact: 'found.total' is missing" in rest.failure.message
+    assert "guard right, requested on artifact: 'found.total' is missing" in rest.failure.message
     assert (len(generator.calls), guard.given) == (1, [])
 
 

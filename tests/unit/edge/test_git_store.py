@@ -143,5 +143,5 @@ def test_a_checkout_never_mixes_with_what_is_there(repository, tmp_path):
     store, _ = filled(repository, 1)
     (tmp_path / "view").mkdir()
     store.checkout(tmp_path / "view")
-    with pytest.raises(FileExistsError, match="is not empty; name an empty folder"):
+    with pytest.raises(FileExistsError, match="is not empty; write an empty folder"):
         store.checkout(tmp_path / "view")

@@ -164,12 +164,12 @@ def test_a_program_that_only_root_can_read_is_explained(tmp_path):
     (closed / "tool").chmod(0o755)
     if probe("limits").fault or "own user" not in probe("limits").features:
         pytest.skip("root stays root here")
-    with pytest.raises(SandboxError, match="'limits': Permission denied; it runs there as a user who may not read it"):
+    with pytest.raises(SandboxError, match="'limits': Permission denied; it runs as a user who may not read it"):
         judge("x", str(closed / "tool"), rung="limits")
 
 
 def test_a_rung_without_what_is_required_runs_nothing():
-    with pytest.raises(SandboxError, match="lacks what is required: no network"):
+    with pytest.raises(SandboxError, match="lacks required features: no network"):
         judge("exit 0", require=("no network",), rung="limits")
 
 
@@ -183,7 +183,7 @@ def test_a_rung_without_what_is_required_runs_nothing():
         ({"command": "sh", "read": ("../x",)}, "does not lie in the working folder"),
         ({"command": "sh", "read": ("nothing-here",)}, "no file or folder 'nothing-here'"),
         ({"command": "sh", "read": ("checks",), "file": "checks/x"}, "only read"),
-        ({"command": "sh", "timeout_s": 0}, "no time limit"),
+        ({"command": "sh", "timeout_s": 0}, "not a valid time limit"),
         ({"command": "sh", "memory_mb": 0}, "too little"),
         ({"command": "sh", "require": ("wings",)}, "'wings' is neither a feature nor a rung"),
     ],
@@ -212,7 +212,7 @@ def test_a_table_names_it():
     assert guard.validate(Artifact("a b")).passed
     with pytest.raises(BindingError):
         CommandGuard("nonesuch-program")
-    with pytest.raises(BindingError, match=r":6:3: guard tool: there is no program 'nonesuch-program': give its path"):
+    with pytest.raises(BindingError, match=r":6:3: guard tool: there is no program 'nonesuch-program': write its path"):
         build_guard("tool", loads(TABLE.format(options="command = nonesuch-program")))
 
 

@@ -135,10 +135,10 @@ class Hangs(GuardInterface):
 def test_a_part_that_says_nothing_in_time_is_no_verdict(parallel):
     hanging = Hangs()
     guard = Combination({"slow": hanging, "quick": failed()}, parallel=parallel, timeout_s=0.05)
-    with pytest.raises(TimeoutError, match="guard slow gave no verdict in time"):
+    with pytest.raises(TimeoutError, match="guard slow did not give a verdict in time"):
         guard.validate(ARTIFACT)
     hanging.free.set()
-    with pytest.raises(ValueError, match="no time limit"):
+    with pytest.raises(ValueError, match="not a valid time limit"):
         Combination({"a": passed()}, timeout_s=0)
 
 

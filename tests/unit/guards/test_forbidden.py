@@ -114,7 +114,7 @@ def test_what_is_forbidden_is_the_users_choice():
     ],
 )
 def test_what_can_be_no_name_is_refused(imports, calls):
-    with pytest.raises(ValueError, match=r"is not a name, and would forbid nothing|is one text: give a tuple"):
+    with pytest.raises(ValueError, match=r"is not a name, and would forbid nothing|is one text: use a tuple"):
         ForbiddenGuard(imports, calls)
 
 

@@ -85,7 +85,7 @@ def test_what_is_no_python_has_failed():
 def test_rules_that_ruff_does_not_know_are_found_at_once(options):
     with pytest.raises(ValueError, match="ruff does not take these options: "):
         RuffGuard(**options)
-    with pytest.raises(ValueError, match="no time limit"):
+    with pytest.raises(ValueError, match="not a valid time limit"):
         RuffGuard(timeout_s=0)
 
 

@@ -359,7 +359,7 @@ def test_the_answer_is_the_last_text_or_what_the_last_step_carries():
 
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DocumentError, match=r"no runs? can be kept here"):
+    with pytest.raises(DocumentError, match=r"runs cannot be stored here"):
         Trip().begin(tmp_path / "file")
 
 

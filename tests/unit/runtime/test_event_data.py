@@ -148,9 +148,9 @@ def test_what_is_too_long_is_not_given():
         ("fond.order", "'fond.order' is not an event; did you mean 'found'?"),
         ("note since asked", "'asked' is not an event; did you mean 'ask'?"),
         ("all", "'all' is not an event"),
-        ("found ?", "'found \\?' names no data"),
-        ("found since", "names no data"),
-        ("", "names no data"),
+        ("found ?", "'found \\?' is not the name of any data"),
+        ("found since", "is not the name of any data"),
+        ("", "is not the name of any data"),
     ],
 )
 def test_words_that_are_no_reference_say_what_to_write(words, said):

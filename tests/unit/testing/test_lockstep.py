@@ -139,7 +139,7 @@ def test_an_adapter_that_returns_a_cancellation_is_told_that_none_is_returned(an
 MISUSED = {
     "a text": (Shows("query_llm"), TypeError, "feed gave 'query_llm'"),
     "nothing": (Shows(3), TypeError, "feed gave 3"),
-    "no variable": (Shows(values={"tries": 1}), KeyError, "'tries', which is no variable of dual_state"),
+    "no variable": (Shows(values={"tries": 1}), KeyError, "'tries', which is not a variable of dual_state"),
 }
 
 

@@ -42,7 +42,7 @@ def test_each_rung_can_stop_at_least_what_the_next_one_can():
 
 
 def test_the_error_says_what_is_missing():
-    with pytest.raises(SandboxError, match=r"'limits' lacks what is required: no network$"):
+    with pytest.raises(SandboxError, match=r"'limits' lacks required features: no network$"):
         choose_rung(Confinement({"no network"}, "limits"))
 
 

@@ -83,7 +83,7 @@ def test_a_chunk_that_is_no_json_object_is_an_error_of_the_stream(bad):
 
 @pytest.mark.parametrize("bad", [5, object(), [chunk({})]])
 def test_what_can_be_no_chunk_is_a_type_error(bad):
-    with pytest.raises(TypeError, match="a chunk is a mapping"):
+    with pytest.raises(TypeError, match="a chunk must be a mapping"):
         reconcile_stream([bad])
 
 
