@@ -133,7 +133,7 @@ def _require_short(prompt: str, budget: TokenBudget) -> None:
     """Raise GenerationError for a prompt that does not fit: it has no history that could be left out."""
     tokens = budget.count(prompt)
     if tokens > budget.tokens:
-        message = f"The task has {tokens} tokens for the local model, and max_prompt_tokens allows {budget.tokens}; shorten it. The model was not asked."
+        message = f"The task has {tokens} tokens for the local model, but max_prompt_tokens allows {budget.tokens}; shorten it. The model was not asked."
         raise GenerationError(message, "prompt_too_long")
 
 

@@ -133,12 +133,12 @@ _MOST_TEXT = 4_000_000
 
 
 class CommandGuard(GuardInterface):
-    """Pass a text over which a program of yours, run in the sandbox, ends with 0; the feedback is the beginning and the end of what it prints.
+    """Pass a text if your own program, run on it in the sandbox, ends with 0; the feedback is the beginning and the end of its output.
 
     `command` is split as a shell does, and no shell is started. The text is in the file `file` of the program's working folder, or on its standard
-    input; `fence` takes it out of the first fence in that language. `read` names files and folders that the program can see, a relative one under
-    its name in the working folder too. Relative ones, and a program with a slash, are named from `document_folder`, or from here. `require` and
-    `rung` are the sandbox's. ValueError for options that mean nothing, BindingError for no program.
+    input; `fence` takes the content of the first fence in that language. `read` names files and folders that the program can see, a relative one under
+    its name in the working folder too. Relative ones, and a program with a slash, are relative to `document_folder`, or to the working folder.
+    `require` and `rung` are the sandbox's. Raises ValueError for invalid options, BindingError if there is no such program.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class CommandGuard(GuardInterface):
             path: os.path.realpath(folder / path) for path in read if not Path(path).is_absolute() and _inside(path)
         }
         if any(PurePosixPath(file).is_relative_to(path) for path in links):
-            raise ValueError(f"the file '{file}' would lie in a folder of yours that is only read")
+            raise ValueError(f"the file '{file}' would be in one of your folders, which are read-only there")
         if missing := [folder / path for path in read if not (folder / path).exists()]:
             raise ValueError(f"there is no file or folder '{missing[0]}' to read")
         visible_paths = tuple(path for path in read if path not in links)
@@ -181,14 +181,14 @@ class CommandGuard(GuardInterface):
         )  # fmt: skip
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
-        """Run the program over the text. Raises SandboxError where it cannot be confined as is required, or not be started."""
+        """Run the program over the text. Raises SandboxError if it cannot be confined as required, or cannot be started."""
         text = self._text_of(artifact.content)
         if len(text) > _MOST_TEXT:
-            return _failed(f"The text is too long: {len(text)} characters, and at most {_MOST_TEXT} are judged.")
+            return _failed(f"The text is too long: {len(text)} characters; at most {_MOST_TEXT} are judged.")
         try:
             text.encode()
         except UnicodeEncodeError:
-            return _failed("The text holds characters that no file may hold.")
+            return _failed("The text has characters that are not allowed in a file.")
         outcome = self._tool.run(text, self._file, self._bounds, self._confinement)
         if outcome.end == "exited" and outcome.code == 0:
             return GuardResult(passed=True, feedback=f"{self._name} ended with 0 ({TRUST}).")
@@ -208,14 +208,14 @@ class CommandGuard(GuardInterface):
             return f"used more than {self._bounds.cpu_s} s of processor time."
         if outcome.end == "signalled":
             names = {number.value: number.name for number in signal.Signals}
-            return f"was killed ({names.get(outcome.code, outcome.code)}), by a crash or for using too much."
+            return f"was killed ({names.get(outcome.code, outcome.code)}), because it crashed or used too much."
         return "was lost."
 
 
 def _inside(path: str) -> str:
-    """Return a path that lies in the working folder as it is; ValueError for any other."""
+    """Return a path in the working folder unchanged; raise ValueError for any other."""
     if path and (Path(path).is_absolute() or ".." in PurePosixPath(path).parts or PurePosixPath(path).name == ""):
-        raise ValueError(f"'{path}' does not lie in the working folder of the program")
+        raise ValueError(f"'{path}' is not in the working folder of the program")
     return path
 
 
@@ -229,7 +229,7 @@ def _failed(feedback: str) -> GuardResult:
 
 _FILE = "solution.py"
 _FAULT = re.compile(rf"^{re.escape(_FILE)}:(\d+):\d+: (?P<rule>\S+) (?:\[[*-]\] )?(?P<what>.*)$", re.MULTILINE)
-_ISORT = re.compile(r"#\s*isort\s*:")  # what --ignore-noqa does not see
+_ISORT = re.compile(r"#\s*isort\s*:")  # comments that --ignore-noqa does not cover
 _MOST_FAULTS = 5
 _USAGE = 2  # its exit status when it cannot work
 _CHECK_S = 30
@@ -239,9 +239,9 @@ _MOST_SAID = 300
 class RuffGuard(GuardInterface):
     """Pass code in which ruff finds nothing; the feedback names the first faults by line and rule.
 
-    `select` and `ignore` are ruff's rules, without `select` its usual ones; `line_length` also checks the length of lines (E501). Configuration
-    files are not read, and comments such as `# noqa` switch nothing off. Runs in the sandbox, whose `require` and `rung` are. ValueError for
-    rules that ruff does not know, BindingError where ruff is not installed.
+    `select` and `ignore` are ruff's rules, by default its usual ones; `line_length` also checks the length of lines (E501). Configuration
+    files are not read, and comments such as `# noqa` switch nothing off. It runs in the sandbox; `require` and `rung` are the sandbox's. Raises ValueError for
+    rules that ruff does not know, BindingError if ruff is not installed.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class RuffGuard(GuardInterface):
         rung: str = "",
     ) -> None:
         rules = ["--select", ",".join(select)] if select else []
-        rules += ["--ignore", ",".join((*ignore, "INP001"))]  # a text alone lies in no package
+        rules += ["--ignore", ",".join((*ignore, "INP001"))]  # a single text is not in a package
         if line_length is not None:
             rules += ["--line-length", str(line_length), "--extend-select", "E501"]
         arguments = (
@@ -272,7 +272,7 @@ class RuffGuard(GuardInterface):
         self._confinement = Confinement(require, rung)
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
-        """Judge the code. Raises SandboxError where it cannot be confined as is required, DsaError when ruff itself fails."""
+        """Judge the code. Raises SandboxError if it cannot be confined as required, DsaError if ruff itself fails."""
         code = extract_code(artifact.content)
         if fault := syntax_fault(code):
             return GuardResult(passed=False, feedback=fault)
@@ -298,13 +298,13 @@ class RuffGuard(GuardInterface):
 
 
 def _require_known(program: str, arguments: tuple[str, ...]) -> None:
-    """Let ruff read its arguments, with nothing to check; ValueError says what is wrong with them."""
+    """Let ruff read its arguments, with nothing to check; raise ValueError if they are wrong."""
     process = subprocess.run(  # noqa: S603  # ruff itself, without the artifact
         [program, *arguments], input=b"", capture_output=True, check=False, timeout=_CHECK_S, env={}
     )
     if process.returncode == _USAGE:
         message = " ".join(process.stderr.decode("utf-8", "replace").split())
-        raise ValueError(f"ruff does not take these options: {clip(message, _MOST_SAID)}")
+        raise ValueError(f"ruff does not accept these options: {clip(message, _MOST_SAID)}")
 
 
 _ERROR = re.compile(rf"^{re.escape(_FILE)}:(\d+): error: (.*)$", re.MULTILINE)
@@ -314,15 +314,15 @@ _SILENCER_NAMES = frozenset({"no_type_check", "no_type_check_decorator"})
 _PRELOAD = ("mypy.api", "mypy.main", "mypy.build", "mypy.checker", "mypy.fastparse", "mypy.semanal_main")
 
 _MOST_PRINTED = 30_000
-_HAS_FAULTS = 1  # its exit status when it has found something
+_HAS_FAULTS = 1  # its exit status if it has found something
 
 
 class MypyGuard(GuardInterface):
     """Pass code in which mypy finds nothing; the feedback names the first faults by line.
 
-    `strict` is mypy's. Modules that are not in the standard library are taken as they come (`Any`); functions without annotations are checked too.
+    `strict` is mypy's. Modules that are not in the standard library count as `Any`; functions without annotations are checked too.
     Neither configuration nor plugins are read. What would silence it (`# type: ignore`, `# mypy: ..`, `no_type_check`) is a fault, unless
-    `allow_ignores`. Runs in the sandbox, whose `require` and `rung` are. BindingError where mypy is not installed.
+    `allow_ignores`. It runs in the sandbox; `require` and `rung` are the sandbox's. Raises BindingError if mypy is not installed.
     """
 
     def __init__(
@@ -345,7 +345,7 @@ class MypyGuard(GuardInterface):
         self._confinement = Confinement(require, rung)
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
-        """Judge the code. Raises SandboxError where it cannot be confined as is required, DsaError when mypy itself fails."""
+        """Judge the code. Raises SandboxError if it cannot be confined as required, DsaError if mypy itself fails."""
         code = extract_code(artifact.content)
         if fault := syntax_fault(code):
             return GuardResult(passed=False, feedback=fault)
@@ -369,7 +369,7 @@ def _silencers(code: str) -> Iterator[tuple[int, str]]:
             yield line, "`# type: ignore` is not allowed: fix what it hides."
     for line, text in enumerate(code.split("\n"), start=1):  # mypy reads these in strings too
         if _SETTING.match(text.lstrip()):
-            yield line, "`# mypy:` is not allowed: the code does not set up its type checker."
+            yield line, "`# mypy:` is not allowed: code may not configure its type checker."
     for node in ast.walk(ast.parse(code)):
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         names = {alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) else {name}
@@ -378,12 +378,12 @@ def _silencers(code: str) -> Iterator[tuple[int, str]]:
 
 
 def _fault(message: str) -> DsaError:
-    """Return the error for a tool that failed by a fault of its own, which says nothing of the text."""
+    """Return the error for a tool that failed through its own fault, which says nothing about the text."""
     return DsaError(message, code="ToolFailedError")
 
 
 def faults_in(outcome: SandboxOutcome) -> list[tuple[int, str]]:
-    """Return the lines with what mypy says of them. Raises DsaError for an output that is not a report on the code."""
+    """Return the lines with what mypy says about them. Raises DsaError for output that is not a report on the code."""
     try:
         status, output, complaints = json.loads(outcome.results)
     except ValueError:

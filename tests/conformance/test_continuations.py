@@ -380,7 +380,7 @@ def test_page_of_a_story_that_the_server_has_lost_is_named(namespaces: Iterator[
             async def read() -> list[Any]:
                 return [each async for each in pages_after(await link.client(), "gone", [(9, 0)], 0, 0)]
 
-            with pytest.raises(StoreError, match=r"does not have page gone\S+ of a story any more"):
+            with pytest.raises(StoreError, match=r"no longer has page gone\S+ of a story"):
                 await link.wait(read())
 
     within(20, test)

@@ -578,9 +578,9 @@ def test_a_place_that_is_no_text_is_refused_before_anything_happens(door: Callab
         run = await desk.start()
         place = (await run.rest()).waits_for
         (event, *_) = place
-        with pytest.raises(TypeError, match='a place is a string, such as "3"'):
+        with pytest.raises(TypeError, match='a place must be a string, such as "3"'):
             await desk.runs.send(run.id, event, at=at)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match='a place is a string, such as "3"'):
+        with pytest.raises(TypeError, match='a place must be a string, such as "3"'):
             desk.runs.post(run.id, dsa.Occurrence(event), at)  # type: ignore[arg-type]
         assert (await run.rest()).waits_for == place
 

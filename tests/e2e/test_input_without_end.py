@@ -84,5 +84,5 @@ def test_a_text_has_the_same_bound_as_a_file():
 def test_data_that_is_nested_without_end_is_one_message(tmp_path):
     (tmp_path / "slug.md").write_text(SLUG)
     code, told, most_mb = _run(tmp_path, "run", "slug.md", "--data", "[" * 100_000)
-    assert (code, "--data begins like JSON and is not valid: it is nested too deeply" in told) == (2, True), told[-300:]
+    assert (code, "--data begins like JSON but is not valid: it is nested too deeply" in told) == (2, True), told[-300:]
     assert most_mb < 300

@@ -448,7 +448,7 @@ def test_late_answer_is_refused_in_words(server):
     assert server.client.post(f"{path}/answer", data={"event": "again", "place": place}).status_code == 200
     late = server.client.post(f"{path}/answer", data={"event": "approved", "place": place})
     assert late.status_code == 409
-    assert "late: approved was sent to place 1, and its place is 2" in Outline(late.text).text
+    assert "late: approved was sent to place 1, but its place is now 2" in Outline(late.text).text
 
 
 def test_two_answers_to_one_place_one_is_taken(server):

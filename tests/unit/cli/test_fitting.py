@@ -176,7 +176,7 @@ def test_the_parameters_of_the_run_count():
 def test_an_answer_that_may_be_on_its_way_must_be_known():
     change = ("| lost  | send    |\n", ""), ("| busy   | lost     |        |           | over   |\n", "")
     found = fit(waiting("more"), WAITING, *change)
-    assert found.why == "send 1/2 is under way, and may be answered with lost, which is not one of its answers there"
+    assert found.why == "send 1/2 is under way and may be answered with lost, which is not one of its answers there"
     assert fit(waiting(), WAITING, *change).verdict == "compatible", "nothing is under way"
 
 

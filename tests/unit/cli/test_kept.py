@@ -65,7 +65,9 @@ def test_where_no_run_is_kept_one_sentence_says_so(tmp_path, monkeypatch, argume
     monkeypatch.chdir(tmp_path)
     fault = dsa(*arguments).exception
     assert isinstance(fault, DocumentError)
-    assert str(fault) == ".dsa: no run is kept here; `dsa run FILE` keeps its run in .dsa, or where --runs DIR says"
+    assert (
+        str(fault) == ".dsa: no run is kept here; `dsa run FILE` keeps its run in .dsa, or in the folder of --runs DIR"
+    )
     assert not Path(".dsa").exists()
 
 
@@ -88,7 +90,7 @@ def test_another_machine_is_refused_and_how_to_compare_is_said(root, arguments):
     keep(root, begun(run=run).ledger, SHOP.replace("mail, log", "mail     "), run)
     result = dsa(arguments[0], "cccccc", *arguments[2:])
     assert result.exit_code == 1
-    assert f"run {run} is of another machine" in result.stderr
+    assert f"run {run} belongs to another machine" in result.stderr
     assert f"`dsa diff .dsa/{run}/machine.md FILE`" in result.stderr
     assert f"`dsa replay {run} --against FILE`" in result.stderr
 

@@ -74,5 +74,5 @@ def test_names_that_are_not_used_are_said_on_standard_error(folders):
     assert result.exit_code == 3
     assert result.stderr.splitlines()[:2] == [
         "bindings.py has `gaurds`, which nothing reads; did you mean `guards`?",
-        "bindings.py gives the effect 'other', which no table names; it is not used",
+        "bindings.py defines the effect 'other', which no table names; it is not used",
     ]

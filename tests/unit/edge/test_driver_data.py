@@ -133,7 +133,7 @@ def test_a_prompt_with_too_much_data_stops_the_run_before_the_effect(monkeypatch
     monkeypatch.setattr("dsa.runtime.event_data.LONGEST_IN_ALL", 5)
     rest, generator, _ = played({"total": 10})
     assert (rest.failure.what, rest.failure.code, generator.calls) == ("query_llm", "MISSING_DATA", [])
-    assert "characters in all, and 5 are allowed in one prompt" in rest.failure.message
+    assert "characters in all; the limit for one prompt is 5" in rest.failure.message
 
 
 def test_what_a_guard_reads_is_looked_for_before_the_effect_whose_answer_it_judges():

@@ -131,7 +131,7 @@ def test_no_other_file_is_open_in_it():
 
 
 def test_text_that_no_file_can_hold_has_failed():
-    assert judge("\ud800").feedback == "The text holds characters that no file may hold."
+    assert judge("\ud800").feedback == "The text has characters that are not allowed in a file."
     assert "too long" in judge("x" * 4_000_001).feedback
     assert judge("\0", "grep -qaP '\\x00'").passed
 
@@ -178,11 +178,11 @@ def test_a_rung_without_what_is_required_runs_nothing():
     [
         ({"command": ""}, "the command is empty"),
         ({"command": "sh 'x"}, "No closing quotation"),
-        ({"command": "sh", "file": "/etc/passwd"}, "does not lie in the working folder"),
-        ({"command": "sh", "file": "../x"}, "does not lie in the working folder"),
-        ({"command": "sh", "read": ("../x",)}, "does not lie in the working folder"),
+        ({"command": "sh", "file": "/etc/passwd"}, "is not in the working folder"),
+        ({"command": "sh", "file": "../x"}, "is not in the working folder"),
+        ({"command": "sh", "read": ("../x",)}, "is not in the working folder"),
         ({"command": "sh", "read": ("nothing-here",)}, "no file or folder 'nothing-here'"),
-        ({"command": "sh", "read": ("checks",), "file": "checks/x"}, "only read"),
+        ({"command": "sh", "read": ("checks",), "file": "checks/x"}, "read-only"),
         ({"command": "sh", "timeout_s": 0}, "not a valid time limit"),
         ({"command": "sh", "memory_mb": 0}, "too little"),
         ({"command": "sh", "require": ("wings",)}, "'wings' is neither a feature nor a rung"),

@@ -83,7 +83,7 @@ def test_what_is_no_python_has_failed():
 
 @pytest.mark.parametrize("options", [{"select": ("NOPE",)}, {"line_length": 100_000}, {"ignore": ("--exit-zero",)}])
 def test_rules_that_ruff_does_not_know_are_found_at_once(options):
-    with pytest.raises(ValueError, match="ruff does not take these options: "):
+    with pytest.raises(ValueError, match="ruff does not accept these options: "):
         RuffGuard(**options)
     with pytest.raises(ValueError, match="not a valid time limit"):
         RuffGuard(timeout_s=0)

@@ -204,7 +204,7 @@ def test_nothing_is_done_before_somebody_has_said_what_became_of_a_call(tmp_path
             trip.resume(tmp_path, run, decisions={f"{run}/{key}": "retry"})
     with pytest.raises(DsaError, match="decided twice"):
         trip.resume(tmp_path, run, decisions={f"{PAY}": "fail"}, answers={f"{PAY}": text_step("pay", "x")})
-    with pytest.raises(OccurrenceError, match="a call gives a step"):
+    with pytest.raises(OccurrenceError, match="a call returns a step"):
         trip.resume(tmp_path, run, answers={f"{PAY}": Occurrence("gave")})
     with pytest.raises(DsaError, match="is an effect"):
         trip.resume(tmp_path, run, answers={"1/1": text_step("pay", "x")})
@@ -311,7 +311,7 @@ def test_policies_that_are_gone_change_nothing(tmp_path):
 def test_what_asks_no_policy_begins_no_run(tmp_path, data):
     async def starting():
         async with open_runs("memory:") as runs:
-            with pytest.raises(TypeError, match="a policy is asked with"):
+            with pytest.raises(TypeError, match="a policy is called with"):
                 await runs.start("policy", data)
             assert runs.ids() == ()
 

@@ -137,7 +137,7 @@ def test_one_item_without_the_path_makes_a_list_missing():
 def test_what_is_too_long_is_not_given():
     run = told(("note", "x" * LONGEST_VALUE), ("ask", {"text": "x" * LONGEST_VALUE}))
     assert len(then(run).get("note")) == LONGEST_VALUE
-    with pytest.raises(MissingDataError, match="200,011 characters, and 200,000 are allowed"):
+    with pytest.raises(MissingDataError, match="200,011 characters; the limit is 200,000"):
         then(run).get("ask")
 
 
@@ -164,7 +164,8 @@ def test_all_the_data_of_a_prompt_together_has_a_bound():
     machine = loads(TABLE.replace("{ask.who}: {all  note? since ask} {ask?}", task))
     run = told(("ask", None), ("note", "x" * (LONGEST_VALUE - 9)))
     with pytest.raises(
-        MissingDataError, match=r"'note', 'note[?]', .* have 1,199,946 characters in all, and 1,000,000 are"
+        MissingDataError,
+        match=r"'note', 'note[?]', .* have 1,199,946 characters in all; the limit for one prompt is 1,000,000",
     ):
         placeholder_values(machine, "", "look", then(run).get)
 

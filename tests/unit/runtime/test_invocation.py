@@ -136,7 +136,7 @@ def test_a_policy_that_is_not_registered_and_a_payload_that_is_not_json_are_refu
 def test_what_has_no_answer_yet_is_told():
     entries = []
     performed("agent", {"text": "hi"}, registry, append=entries.append)
-    with pytest.raises(LookupError, match="has not given its steps yet"):
+    with pytest.raises(LookupError, match="has not returned its steps yet"):
         answer_of(ledger_of(entries[:3]))
 
 

@@ -91,7 +91,7 @@ def test_what_is_no_policy_is_not_registered(registry, policy):
 
 
 def test_a_name_is_registered_once(registry):
-    with pytest.raises(BindingError, match="there is a policy 'say' already"):
+    with pytest.raises(BindingError, match="there is already a policy 'say'"):
         registry.register("say")(search)
 
 
