@@ -128,7 +128,7 @@ def test_work_that_cannot_begin_is_refused_as_by_the_command(tmp_path, more, why
         assert refusal.status_code == 409
         assert why in Outline(refusal.text).text
         assert values["goal"].strip() in Outline(refusal.text).text, "what was typed stays"
-        assert "No run is kept here yet" in here.page("/runs").text
+        assert "There are no runs here yet" in here.page("/runs").text
 
 
 def test_goal_that_is_worked_on_already_is_not_begun_again(tmp_path):

@@ -112,7 +112,7 @@ def test_pages_without_anything_can_be_read_by_everybody(tmp_path):
         tab.visit(server.address)
         for path, words in (
             ("/", "No machine is open here"),
-            ("/runs", "No run is kept here yet"),
+            ("/runs", "There are no runs here yet"),
             ("/runs/new", "No machine is open here"),
         ):
             tab.visit(f"{server.base}{path}")
