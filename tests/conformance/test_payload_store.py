@@ -204,7 +204,7 @@ def test_value_that_is_too_long_for_the_server_is_refused_in_words(tmp_path: Pat
             failure = (await run.rest()).failure
             assert failure is not None
             assert re.search(rf"^its result is too long: .*{words}", failure.message), failure
-            with pytest.raises(StoreError, match=rf"^0\.5 MB are too much .*: an event may have 0.4 MB there; {words}"):
+            with pytest.raises(StoreError, match=rf"^0\.5 MB is too much .*: an event may have 0.4 MB there; {words}"):
                 await runs.send(run.id, "order", {"text": "x" * 500_000})
             assert isinstance(await runs.send(run.id, "order", {"text": "go"}), dsa.Taken)
 

@@ -75,7 +75,7 @@ def bound(tmp_path, more, module=None):
     ],
 )
 def test_a_name_that_is_close_to_one_that_is_used_is_a_fault(tmp_path, module, more, said):
-    with pytest.raises(BindingError, match=re.escape(f"{module or 'bindings.py'} gives the {said}")):
+    with pytest.raises(BindingError, match=re.escape(f"{module or 'bindings.py'} defines the {said}")):
         bound(tmp_path, more, module)
 
 
@@ -93,7 +93,7 @@ def test_a_name_that_is_close_to_one_that_is_used_is_a_fault(tmp_path, module, m
     ids=["far", "given", "sibling", "of a kind", "guard of a kind", "step", "effect"],
 )
 def test_any_other_name_may_be_for_another_document_and_is_noted(tmp_path, more, name):
-    assert bound(tmp_path, more).notes == (f"bindings.py gives the {name}, which no table names; it is not used",)
+    assert bound(tmp_path, more).notes == (f"bindings.py defines the {name}, which no table names; it is not used",)
 
 
 @pytest.mark.parametrize(
