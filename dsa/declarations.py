@@ -63,7 +63,7 @@ def read_reference(text: str, events: Collection[str]) -> Reference | ReferenceF
     """Read a reference, or say why it cannot be read. The longest part of a dotted name that is an event is the event, the rest is a path."""
     match = _WORDS.fullmatch(text)
     if match is None:
-        return ReferenceFault(f"'{text}' names no data of an event", _forms(events))
+        return ReferenceFault(f"'{text}' is not the name of any data of an event", _forms(events))
     event, path = _split(match["name"], events)
     since = match["since"]
     if not event:

@@ -122,14 +122,14 @@ ENDS = {
 }
 LIES = {
     "equals everything": Hostile(
-        "class E:\n def __eq__(s, o): return True\ndef answer(n): return E()", "no plain value"
+        "class E:\n def __eq__(s, o): return True\ndef answer(n): return E()", "not a plain value"
     ),
     "lying repr": Hostile(
-        "class L(int):\n def __repr__(s): return '41729003'\ndef answer(n): return L(1)", "no plain value"
+        "class L(int):\n def __repr__(s): return '41729003'\ndef answer(n): return L(1)", "not a plain value"
     ),
     "lying class": Hostile(
         "class L:\n @property\n def __class__(s): return int\n def __repr__(s): return '41729003'\ndef answer(n): return L()",
-        "no plain value",
+        "not a plain value",
     ),
     "patched repr": Hostile("import builtins\nbuiltins.repr = lambda v: '41729003'\ndef answer(n): return 1", "gave 1"),
     "patched everything": Hostile(

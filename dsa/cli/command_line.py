@@ -47,7 +47,7 @@ class ColouredWord:
 
 
 def say(*parts: str | ColouredWord, err: bool = False) -> None:
-    """Print a line of any text, on standard error with `err`; a missing reader is no error. Everything that commands print goes through here.
+    """Print a line of any text, on standard error with `err`; a missing reader is not an error. Everything that commands print goes through here.
 
     Characters that would control a terminal, or cannot be seen, are written as escapes.
     """

@@ -111,7 +111,7 @@ class _Lazy(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # The reader of our output has gone (`dsa draw ... | head`). That is no error, and no message would arrive.
+            # The reader of our output has gone (`dsa draw ... | head`). That is not an error, and no message would arrive.
             silence(sys.stdout)
             sys.exit(0)
         except KeyboardInterrupt:

@@ -139,7 +139,7 @@ class RunReport:
     """The report of a command about a run: how it stands, and what it has made.
 
     `kind` is that of a `Rest` or a `RunStatus`, or `unreadable`. `message_id` is that of a message to the run that is not taken yet. `failure` says why
-    the run stopped, or why the command failed. `run` is None if there is none, or it cannot be read; `folder` is the run's own. `seconds` is the
+    the run stopped, or why the command failed. `run` is None if there is no run, or it cannot be read; `folder` is the run's own. `seconds` is the
     time that this command drove it.
     """
 
@@ -426,7 +426,7 @@ def _why(run: Run) -> str:
 def print_result(
     finished_run: FinishedRun, console: Console, *, json_wanted: bool, refusals: Sequence[RefusedEvent] = ()
 ) -> None:
-    """Print how a run ended, for people or for programs; a missing reader is no error."""
+    """Print how a run ended, for people or for programs; a missing reader is not an error."""
     try:
         if json_wanted:
             print_json(finished_report(finished_run, refusals).to_json())

@@ -235,7 +235,7 @@ def _block(words: str, span: Span) -> MarkedBlock:
         raise BlockError(f"there is no block '{kind}'", closest(kind, BLOCKS))
     if not rest:
         hint = f"write <!-- dsa:{kind} PATH -->: a path from the folder of this page, or the name of a shipped machine"
-        raise BlockError(f"the block {kind} names no document", hint)
+        raise BlockError(f"the block {kind} does not name a document", hint)
     document, *option_words = rest
     options = tuple(_option(kind, each) for each in option_words)
     names = [name for name, _ in options]

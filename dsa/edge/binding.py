@@ -4,7 +4,7 @@
 guard is other people's code: it runs in a thread and its answer is checked. What it raises is never read as a verdict; the caller reports it.
 
 `FromOutside` checks an event before a run takes it: the table must know it, and its data must be JSON that the policies can read. It returns
-the event as it is recorded, without secrets, or raises; then nothing has happened.
+the event as it is recorded, without secrets. If it raises, nothing has happened.
 """
 
 import json
@@ -38,9 +38,9 @@ from dsa.semantics import Occurrence, require_known
 class Bindings:
     """Each effect's policy, each guard's GuardInterface and each generator, by the names of the table; and the secrets that are never recorded.
 
-    `policies` are those that the policies of effects may call. `config` is what all of them can read: the model and the seed. `notes` tell
-    of oddities that are not faults, such as names of a module that the machine does not use. `spenders` are the effects that a budget of the
-    whole run stops; None: all that have answers.
+    `policies` are those that the policies of effects may call. `config` is what all of them can read: the model and the seed. `notes` are
+    oddities that are not faults, such as names of a module that the machine does not use. `spenders` are the effects that a budget of the
+    whole run stops, by default all that have answers.
     """
 
     effects: Mapping[str, Policy]
@@ -78,7 +78,7 @@ async def judge(name: str, guard: GuardInterface, artifact: Artifact, arguments:
 async def ask_guard(name: str, guard: GuardInterface, artifact: Artifact, arguments: Mapping[str, Any]) -> GuardResult:
     """Call one guard. An async guard is awaited; another one is called in a thread if it may block.
 
-    `arguments` are the artifacts and the data that the guard is given. Raises what the guard raises, and TypeError when it returns no
+    `arguments` are the artifacts and the data that the guard is given. Raises what the guard raises, and TypeError when it does not return a
     GuardResult.
     """
     blocks = guard.blocks and not iscoroutinefunction(guard.validate)
@@ -100,9 +100,9 @@ def dependencies_of(run: Run, artifacts: ArtifactStore, step: str) -> dict[str, 
 
 
 def exact_already(run: Run, occurrence: Occurrence, key: str | None) -> Occurrence | None:
-    """Return the occurrence if it has all the verdicts that it needs; None when guards have to be asked.
+    """Return the occurrence if it has all the verdicts that it needs, or None if guards must be asked.
 
-    An occurrence that will be refused with any verdicts is returned as it is.
+    An occurrence that will be refused whatever the verdicts is returned unchanged.
     """
     event, state = run.machine.event_named.get(occurrence.event), run.configuration.state
     if event is None or (event.origin != OUTSIDE and run.keys.get(key or "") != event.origin) or run.is_finished:
@@ -175,7 +175,7 @@ class FromOutside:
         self._reads = data_readers(binding)
 
     def read(self, run: Run, occurrence: Occurrence, at: str | None = None) -> Occurrence:
-        """Return an event as it is recorded. A person may send an answer to an effect whose policy has left the answer to a person.
+        """Return an event as it is recorded. A person may answer an effect whose policy leaves the answer to a person.
 
         Raises OccurrenceError for an event that does not come from outside or whose data is wrong; TypeError or ValueError for data that is
         not JSON or is nested too deep.
@@ -184,9 +184,9 @@ class FromOutside:
         require_known(run.machine, occurrence)
         if occurrence.source is not None or not (_is_outside(run, occurrence) or _was_asked(run, occurrence, at)):
             outside = ", ".join(event.name for event in run.machine.events if event.origin == OUTSIDE)
-            raise OccurrenceError(f"'{occurrence.event}' does not come from outside; what does: {outside or 'nothing'}")
+            raise OccurrenceError(f"'{occurrence.event}' does not come from outside; these do: {outside or 'none'}")
         data = self._secrets.value(self._data(occurrence))
-        _require_short(occurrence.event, text_of(data))  # markers may be longer than the secrets were
+        _require_short(occurrence.event, text_of(data))  # markers may be longer than the secrets
         return Occurrence(occurrence.event, occurrence.verdicts, occurrence.source, data)
 
     def _data(self, occurrence: Occurrence) -> object:
@@ -202,7 +202,7 @@ class FromOutside:
 def _require_short(event: str, json_text: str) -> None:
     if len(json_text) > LONGEST_DATA:
         raise OccurrenceError(
-            f"'{event}' has data of {len(json_text):,} characters of JSON, and {LONGEST_DATA:,} are allowed: store it in a file and send the file's path"
+            f"'{event}' has data of {len(json_text):,} characters of JSON; the limit is {LONGEST_DATA:,}: store it in a file and send the file's path"
         )
 
 

@@ -1,4 +1,4 @@
-"""Documents in files: a path, or the name of a shipped machine, found and read.
+"""Documents in files: finds and reads a path, or the name of a shipped machine.
 
 This is the only place where documents are opened. It takes what a user wrote for FILE, and returns texts and machines.
 """

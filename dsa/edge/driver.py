@@ -1,16 +1,16 @@
 """The driver of a run: it performs the effects that the run asks for, and feeds back their answers.
 
 It takes a run, a binding, an artifact store, a journal and a clock, and changes the run through `feed` and `record` only. It runs on one event
-loop. Effects with answers run as tasks; one without answers completes before the next effect starts. Of an effect with `together` in Effects only so
-many emissions are performed side by side; the others wait in the order of their keys, and none begins before the results that make room for it are
-durable.
+loop. Effects with answers run as tasks; one without answers completes before the next effect starts. An effect with `together` in Effects is
+performed at most that often at the same time; the other emissions wait in the order of their keys, and none begins before the results that make room
+for it are durable.
 
 An event, its step and its effects are durable before any of them is performed. The result of an effect is durable, in one write with what
-follows from it, before anything else begins or is waited for. Observers get each ledger entry once it is durable.
+follows from it, before the driver begins or waits for anything else. Observers get each ledger entry once it is durable.
 
-A sleep is not performed: its deadline is part of the run, as those of timers are, and the driver answers it when it has passed.
+A sleep is not performed: its deadline is part of the run, like those of timers, and the driver answers it when the deadline has passed.
 
-`News` is what the run has still to be told; `earlier_news` and `in_order` put it in the order in which the run hears of it. `UnderWay`
+`News` is what the run has not taken yet; `earlier_news` and `in_order` put it in the order in which the run takes it. `UnderWay`
 (`dsa.edge.event_loop`) holds the tasks of effects, timers and sleeps.
 """
 
@@ -89,7 +89,7 @@ class News:
 
     `at` is the place of the question that an outside event answers. `answer` is a future for the sender, who waits for the outcome. `message` is
     its id in the inbox. `since_ms` is when it was posted, or when the timer or the end of the sleep was due, by the store's clock (milliseconds
-    since 1970); None: now.
+    since 1970); None means now.
     """
 
     occurrence: Occurrence
@@ -101,12 +101,12 @@ class News:
 
     @property
     def is_wake_up(self) -> bool:
-        """Return whether it is the end of a sleep, of which nothing is recorded yet."""
+        """Return whether it is the end of a sleep that has no record yet."""
         return self.intent is not None and self.since_ms is not None
 
     @property
     def is_from_outside(self) -> bool:
-        """Return whether somebody has sent it."""
+        """Return whether it was sent."""
         return self.intent is None and self.occurrence.source is None
 
     def reply(self, outcome: Taken | Refusal | OccurrenceError) -> None:
@@ -121,9 +121,9 @@ class News:
 
 
 def earlier_news(left: UnfinishedWork, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
-    """Return the news from before this session, and the other timers with the milliseconds that they have left.
+    """Return the news from before this session, and the other timers with the milliseconds left.
 
-    Recorded results that were not taken come first, then overdue timers and sleeps by their deadlines; those of one moment in the order they were
+    Recorded results that were not taken come first, then overdue timers and sleeps by their deadlines; those of the same moment in the order in which they
     started, timers first.
     """
     answer_news = [
@@ -147,10 +147,10 @@ def wake_up(machine: Machine, sleep: Sleep) -> News:
 
 
 def in_order(earlier: Sequence[News], later: Iterable[News]) -> list[News]:
-    """Return earlier and later news in the order in which the run hears of it.
+    """Return earlier and later news in the order in which the run takes it.
 
-    Answers come first. Then come overdue timers and sleeps and messages, by when they were due and posted, a timer before a message of the same
-    moment. What is sent now comes last.
+    Answers come first. Then come overdue timers and sleeps and messages, in the order in which they were due or posted, a timer before a message of the
+    same moment. What is sent now comes last.
     """
     answers = [each for each in earlier if each.intent is not None and not each.is_wake_up]
     others = [*(each for each in earlier if each.intent is None or each.is_wake_up), *later]
@@ -183,7 +183,9 @@ def _failure(intent: Intent, payload: dict[str, object]) -> Failure:
 def outcome_of_last(run: Run, before: Configuration, occurrence: Occurrence) -> Taken | Refusal:
     """Return the outcome of the outside event that was fed last."""
     outcome, last = step(run.machine, before, occurrence), run.ledger[-1]
-    if isinstance(last, RefusalEntry) and last.reason == "late":  # its place has passed, which `step` does not know
+    if (
+        isinstance(last, RefusalEntry) and last.reason == "late"
+    ):  # the run has passed its place; `step` does not know that
         return Refusal("late", before, last.message, (), last.accepted)
     return outcome
 
@@ -192,12 +194,12 @@ class Driver:
     """Drives one run. `run` is the run as it is now, `clock` its clock.
 
     `commands` are those that `begin` returned with the run. `left` is the unfinished work of a run that was cut off; `session` returns the entry
-    that says who goes on with it, and with which model, module and budget. `limits` are its budget. Every entry goes to the `journal`.
+    that says who continues it, and with which model, module and budget. `limits` are its budget. Every entry goes to the `journal`.
 
     `observe` is called with the entries of each commit once they are durable, first with those that the run comes with. `on_rest` is called
     when only timers are under way, `on_text` with the keys of calls and the pieces of text that they show, `on_fault` with the place and the
-    traceback of an error in users' code, and `on_ring` when a timer rings, to hand over the messages that wait. `performer` makes what performs
-    effects; elsewhere than in this process, a subclass does.
+    traceback of an error in users' code, and `on_ring` when a timer rings, to hand over the messages that wait. `performer` makes the object that performs
+    effects in this process; a subclass performs them elsewhere.
     """
 
     def __init__(
@@ -237,7 +239,7 @@ class Driver:
         self._failure: Failure | None = None
         self._fatal_error: BaseException | None = None
         self._will_save = self._is_away = False
-        self.is_listening = False  # it has taken all news, and would take the next event at once
+        self.is_listening = False  # it has taken all news, so it would take the next event at once
         if observe is not None and self._saved_count:
             observe(run.ledger[: self._saved_count])
 
@@ -259,7 +261,7 @@ class Driver:
         """Queue an outside event as `send` does; the future gets its outcome, once that is durable.
 
         `at` is the place of the question that it answers; once the run has passed it, the event is refused as late. `message` is its id in the
-        run's inbox, which it leaves in the same commit; `posted_ms` is when it was posted there.
+        run's inbox, from which the same commit removes it; `posted_ms` is when it was posted there.
         """
         answer: asyncio.Future[Taken | Refusal] = asyncio.get_running_loop().create_future()
         event = self._outside.read(self.run, occurrence, at)
@@ -277,23 +279,23 @@ class Driver:
         return tuple(self._inbox)
 
     def write_to(self, journal: Journal) -> None:
-        """Write to another journal of the same run, after the one before was given up at rest."""
+        """Write to another journal of the same run, after the previous one was given up at rest."""
         self._journal = journal
 
     def hear(self, intent: Intent, answer: Occurrence | Step) -> None:
-        """Queue an answer of an effect, or its error step. An answer that nobody waits for is refused as late (S7)."""
+        """Queue an answer of an effect, or its error step. An answer that is no longer expected is refused as late (S7)."""
         self._tell(News(occurrence_of(intent, answer), intent))
 
     async def drive(self, *occurrences: Occurrence, through_timers: bool = True) -> Rest:
         """Take the occurrences and go on until the run is finished, waits for outside events, or fails.
 
         With `through_timers` it waits for timers; without, the run rests when only timers are under way. It may be called again after
-        `waiting`. Cancelling it stops what is under way; the ledger keeps what was recorded. While a person has to decide about an effect in
-        doubt, nothing is performed. Raises StoreError when the ledger cannot be written, and what `observe` raises.
+        `waiting`. Cancelling it stops what is under way; the ledger keeps what was recorded. While an effect in doubt waits for a person's decision,
+        nothing is performed. Raises StoreError when the ledger cannot be written, and what `observe` raises.
         """
         for occurrence in occurrences:
             self.send(occurrence)
-        left, self._left, self._news = self._left, UnfinishedWork(), asyncio.Event()  # an event is its loop's
+        left, self._left, self._news = self._left, UnfinishedWork(), asyncio.Event()  # an event belongs to its loop
         in_doubt = tuple(each.intent for each in left.in_flight if handling_of(self.run.machine, each) == "ask")
         if in_doubt:
             self._left = left
@@ -362,12 +364,12 @@ class Driver:
         cancelled_keys = cancelled_by(self._inbox[0], self.run) if self._inbox else ()
         resumed_entry = resumption(self.run, left, self._session()) if self._is_resumed else None
         self._is_resumed = False
-        if resumed_entry is not None:  # known, and counted by budgets, before anything is performed again
+        if resumed_entry is not None:  # recorded, and counted by budgets, before anything is performed again
             self.keep(attrs.evolve(resumed_entry, at_ms=self.clock.wall_ms()))
         for in_flight in left.in_flight:
             intent, handling = in_flight.intent, handling_of(self.run.machine, in_flight)
             if intent.key in cancelled_keys:
-                continue  # its time was over before it could be begun again
+                continue  # its time was over before it could begin again
             if handling == "retry" and self._may_begin:
                 await self._start(intent, action_for(self.run, intent, in_flight.data), in_flight.tries, in_flight.root)
             elif handling != "retry":
@@ -477,7 +479,7 @@ class Driver:
             self._failure = Failure(f"{event} in {run.configuration.state}", line, entry.reason, entry.message)
 
     def _refuse(self, news: News, error: OccurrenceError) -> None:
-        """Take a message that cannot be an event of the run out of its inbox."""
+        """Remove a message that cannot be an event of the run from its inbox."""
         if self._journal is not None and news.message is not None:
             self._journal.append((), outcomes=((news.message, error_text(error)),))
         news.reply(error)
@@ -497,7 +499,7 @@ class Driver:
         return intent.key in self.run.keys and intent.effect not in self.run.machine.failures_handled
 
     def _save(self, outcomes: Sequence[MessageOutcome] = ()) -> None:
-        """Write the entries that are not durable yet, and show them. Messages that they came from leave the inbox in the same commit."""
+        """Write the entries that are not durable yet, and show them. The same commit removes the messages that they came from from the inbox."""
         entries = self.run.ledger.after(self._saved_count)
         if not entries:
             return
@@ -535,18 +537,18 @@ class Driver:
             self._on_text(key, text)
 
     def fault(self, where: str, error: BaseException) -> None:
-        """Report an error in users' code, with its traceback, to those who can fix it."""
+        """Report an error in users' code, with its traceback."""
         text = "" if self._on_fault is None else traceback_of(error)
         if text and self._on_fault is not None:
             self._on_fault(where, self._secrets.text(text))
 
     def require_able(self) -> None:
-        """Raise the error of the store if it has failed: then no policy may be called."""
+        """Raise the error of the store if it has failed, because then no policy may be called."""
         if self._fatal_error is not None:
             raise self._fatal_error
 
     async def _apart(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Wait for work that may take long. All entries are durable before it, and outcomes of effects meanwhile become durable at once."""
+        """Wait for work that may take long. All entries are durable before it, and outcomes of effects become durable at once during it."""
         self._save()
         self._is_away = True
         try:
@@ -604,13 +606,13 @@ class Driver:
             await asyncio.sleep(0)  # effects start in the order written (S6), and none after it was cancelled (S7)
 
     def _work(self, intent: Intent, action: Action, plan: EffectPlan, tries: int, root: int) -> Work:
-        """Return the work of an effect that has answers. It waits for its turn where only some are performed side by side (`together`)."""
+        """Return the work of an effect that has answers. It waits for its turn if `together` limits how many are performed at the same time."""
         answer = partial(self._answer, intent, action, plan, tries, root)
         return answer if plan.throttle is None else partial(self._take_turn, intent.key, plan.throttle, answer)
 
     async def _take_turn(self, key: str, throttle: Throttle, answer: Work) -> None:
         async with throttle.place(place_of_key(key)):
-            self._save()  # the results of those whose places are free now: the ledger shows how many can have begun
+            self._save()  # the results that freed these places: the ledger shows how many can have begun
             await answer()
 
     async def _answer(self, intent: Intent, action: Action, plan: EffectPlan, tries: int, root: int) -> None:
@@ -632,7 +634,7 @@ class Driver:
         self._news.set()  # the run may rest now
 
     def look_again(self, key: str) -> None:
-        """Perform an effect again whose part has news. This is recorded first."""
+        """Perform an effect again because its part has news. This is recorded first."""
         left = [
             each for each in unfinished_work(self.run).in_flight if each.intent.key == key and each.part is not None
         ]
@@ -648,7 +650,7 @@ class Driver:
         self._news.set()
 
     def _break(self, error: BaseException) -> None:
-        """Store the error of a task for `drive`, which would wait for the task's news for ever."""
+        """Store the error of a task for `drive`, which would otherwise wait for the task's news for ever."""
         self._fatal_error = self._fatal_error or error
         self._news.set()
 

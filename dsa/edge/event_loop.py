@@ -1,14 +1,14 @@
 """The event loop: its clock, its end by signals, and blocking calls beside it.
 
 `Clock` is handed to the driver, so that tests can control time. `run_to_end` runs a coroutine until Ctrl-C, SIGTERM or SIGHUP; all three act
-like Ctrl-C. A loop of asyncio that checks its signals just before one arrives hears it only after the next event; here each signal wakes the loop.
+like Ctrl-C. An asyncio loop that checks its signals just before one arrives notices it only at the next event; here each signal wakes the loop.
 
-`Throttle` bounds how many pieces of work go on side by side. `UnderWay` holds the tasks of a run. `StartedCoroutine` lets work that does not wait cost no
+`Throttle` limits how much work goes on at the same time. `UnderWay` holds the tasks of a run. `StartedCoroutine` runs work that does not wait without a
 turn of the loop; Python has this as `asyncio.eager_task_factory` from 3.12 on.
 
 `run_function` and `in_thread` make blocking calls, such as those of generators and guards, in daemon threads. A call that never returns can be
 abandoned: the loop goes on, and the interpreter can end. (It would wait for the loop's own thread pool.) A thread waits a moment for another
-call, which costs a third of a new thread.
+call: reusing it costs a third of starting a new one.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class MonotonicClock:
 
 
 T = TypeVar("T")
-#: What asks a process to end. Windows has no SIGHUP.
+#: The signals that ask a process to end. Windows has no SIGHUP.
 _ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -70,7 +70,7 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
 async def interruptible(work: Coroutine[Any, Any, T]) -> T:
     """Do the work in a running loop, which every signal then wakes."""
     if threading.current_thread() is not threading.main_thread():
-        return await work  # signals do not come here
+        return await work  # signals do not arrive here
     with _woken_by_signals(asyncio.get_running_loop()), _cancelled_by_signals(asyncio.current_task()) as signals:
         try:
             return await work
@@ -88,7 +88,7 @@ def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         writer.setblocking(False)  # noqa: FBT003
         try:
             loop.add_reader(reader, _drain, reader)
-        except NotImplementedError:  # a loop that waits otherwise hears signals otherwise
+        except NotImplementedError:  # other kinds of loop have their own way to notice signals
             yield
             return
         before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
@@ -103,7 +103,7 @@ def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 def _cancelled_by_signals(task: "asyncio.Task[Any] | None") -> Iterator[list[int]]:
     """Cancel a task on the first signal that would end the process; yield the list of signals received. Handlers that are already set stay.
 
-    Ctrl-C is no guide here: shells ignore it in what they start with `&`.
+    How Ctrl-C is handled says nothing here: shells make programs that they start with `&` ignore it.
     """
     received_numbers: list[int] = []
     numbers = [number for number in _ENDS if signal.getsignal(number) is signal.SIG_DFL]
@@ -130,7 +130,7 @@ def _drain(reader: socket.socket) -> None:
 
 
 class Throttle:
-    """Places for work of which at most `count` pieces go on side by side; the others wait in the order of their numbers."""
+    """Places for at most `count` pieces of work at the same time; the others wait in the order of their numbers."""
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -138,7 +138,7 @@ class Throttle:
 
     @asynccontextmanager
     async def place(self, number: tuple[int, ...]) -> AsyncIterator[None]:
-        """Wait for a place, and hold it. It waits for nothing while a place is free."""
+        """Wait for a place, and hold it. Return at once if one is free."""
         if self._free:
             self._free -= 1
         else:
@@ -175,7 +175,7 @@ class CallerThread(threading.Thread):
 
     _idle: ClassVar[list["CallerThread"]] = []
     _lock: ClassVar[threading.Lock] = threading.Lock()
-    #: How many calls were begun, of all loops.
+    #: How many calls were begun, in all loops.
     call_count: ClassVar[int] = 0
 
     def __init__(self) -> None:
@@ -201,7 +201,7 @@ class CallerThread(threading.Thread):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it makes no call and may be given one."""
+        """Whether it is idle and may be given a call."""
         return self in self._idle
 
     def make(self, call: Callable[[], Callable[[], None]], loop: asyncio.AbstractEventLoop) -> None:
@@ -218,14 +218,14 @@ class CallerThread(threading.Thread):
         self.loops.popleft()
 
     def run(self) -> None:
-        """Make calls, until for a while none comes."""
+        """Make calls, until none has come for a while."""
         while True:
             try:
-                # No name holds the call while this waits, nor what it gave.
+                # While this waits, no name holds the call or its result.
                 Context().run(self._calls.get(timeout=_LINGERS_S))
             except Empty:
                 with self._lock:
-                    if self in self._idle:  # else somebody has just taken it
+                    if self in self._idle:  # otherwise somebody has just taken it
                         self._idle.remove(self)
                         return
 
@@ -235,7 +235,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class WithoutThreads:
-    """Marks an event loop that makes blocking calls in place: a simulated one, where threads would bring in chance."""
+    """Marks an event loop that makes blocking calls in place: a simulated one, where threads would be a source of chance."""
 
 
 async def run_function(function: Callable[[], T], *, blocks: bool) -> T:
@@ -245,7 +245,7 @@ async def run_function(function: Callable[[], T], *, blocks: bool) -> T:
     try:
         return function()
     except BaseException as error:
-        if _is_foreign(error) and not isinstance(error, KeyboardInterrupt):  # here that is somebody's Ctrl-C
+        if _is_foreign(error) and not isinstance(error, KeyboardInterrupt):  # here that is a real Ctrl-C
             raise _as_runtime_error(error) from error
         raise
 
@@ -266,7 +266,7 @@ async def in_thread(function: Callable[[], T]) -> T:
         return partial(tell, settle)
 
     def tell(settle: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: nobody is waiting any more
             loop.call_soon_threadsafe(settle)
 
     if isinstance(loop, WithoutThreads):
@@ -361,14 +361,14 @@ class StartedCoroutine(Coroutine[Any, Any, T_co]):
 
 
 Task = asyncio.Task[None]
-#: A coroutine that is not made before its task begins: one that never begins would be left over.
+#: Makes a coroutine only when its task begins: one that never begins would be left over.
 Work = Callable[[], Awaitable[None]]
 
 
 class UnderWay:
     """Tasks by the keys of their effects, timers by source and event. `on_ring` is called when a timer rings, `on_break` when a task raises.
 
-    An alarm belongs to the key of an effect that is not performed now: it rests or sleeps.
+    An alarm belongs to the key of an effect that is not being performed now: it rests or sleeps.
     """
 
     def __init__(

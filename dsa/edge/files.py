@@ -2,8 +2,8 @@
 
 A file that is replaced has the whole new content afterwards, or is as it was: the new content is written beside it, synced, and renamed in one step. A
 power cut may leave the old content, never half of the new. A synced file is lost in a power cut if the names that lead to it are not on disk:
-`sync_folder` and `folders_above` put them there. Locks are those of flock(2): the system drops one when its process ends, in whatever way. Only POSIX
-has them; elsewhere DsaError is raised.
+`sync_folder` and `folders_above` help to write them. Locks are those of flock(2): the system drops one when its process ends, however it ends. Only POSIX
+has them; on other systems DsaError is raised.
 """
 
 import os
@@ -41,7 +41,7 @@ def unlock(file: int) -> None:
 def _fcntl() -> Any:  # noqa: ANN401  (a module)
     if _FCNTL is None:
         raise DsaError(
-            "this system has no flock(2), by which runs are kept from each other; on Windows, WSL has it",
+            "this system has no flock(2), which keeps two processes from writing to one run; on Windows, use WSL",
             code="NoLocksError",
         )
     return _FCNTL
@@ -59,7 +59,7 @@ def sync_folder(folder: Path) -> None:
 def folders_above(path: Path) -> Iterator[Path]:
     """Yield the folders above a path, the nearest first, up to the top of its file system.
 
-    It stops at a folder that this user may not read: this user cannot have made what lies above.
+    It stops at a folder that this user may not read, because this user cannot have made those above it.
     """
     device = path.stat().st_dev
     for folder in path.resolve().parents:
@@ -69,7 +69,7 @@ def folders_above(path: Path) -> Iterator[Path]:
 
 
 def files_below(folder: Path, endings: Collection[str]) -> Iterator[Path]:
-    """Yield the files below a folder whose names have one of these endings, in order. Raises OSError for a folder that may not be read.
+    """Yield the files below a folder whose names have one of these endings, in order. Raises OSError for a folder that cannot be read.
 
     Hidden files and folders, `node_modules` and links are left out.
     """
@@ -94,7 +94,7 @@ def replace_file(path: Path, content: bytes, before: bytes | None) -> None:
     """
     target = path.resolve()
     if _content(target) != before:
-        raise DocumentError(str(path), "somebody changed it in the meantime; nothing was written; try again")
+        raise DocumentError(str(path), "it was changed in the meantime; nothing was written; try again")
     if before is not None and not os.access(target, os.W_OK):
         raise DocumentError(str(path), "the file may not be written")
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -115,7 +115,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def _mode(path: Path) -> int:
-    """Return the permissions of a file; of one that is not there, those that a new one gets."""
+    """Return the permissions of a file; if there is none, those that a new one gets."""
     if path.exists():
         return stat.S_IMODE(path.stat().st_mode)
     mask = os.umask(0)

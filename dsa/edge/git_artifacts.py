@@ -1,7 +1,7 @@
 """`GitArtifacts`: the artifacts of one run as commits on the run's branch.
 
-It stores artifacts and verdicts, and returns them exactly. A commit is one record. Its message has all of the record but the text; its tree has the
-newest text of each step. So `git diff` of two commits shows what changed between two attempts, and a clone's working tree is what the run has made.
+It returns artifacts and verdicts exactly as they were stored. A commit is one record. Its message has all of the record except the text; its tree has
+the newest text of each step. So `git diff` of two commits shows what changed between two attempts, and a clone's working tree is what the run made.
 
 The branch is moved by compare-and-swap, safely for several processes and for git itself. Two locks guard it. One is flock on a file of the run, which the
 system drops when its process ends. The other is git's, the file `NAME.lock` beside the ref; git never removes the lock of a killed process. Locks made here
@@ -58,11 +58,11 @@ from dsa.runtime.ledger import VerdictEntry
 T = TypeVar("T")
 
 _PAUSE_S = 0.001
-_OTHER_HOST_S = 12 * 3600.0  # git's own rule: a process of another machine is believed to run so long
+_OTHER_HOST_S = 12 * 3600.0  # git's own rule: how long a process of another machine is assumed to run
 
 
 def wait_for(ask: Callable[[], T | None], *, patience_s: float, repository: Path, otherwise: str) -> T:
-    """Call `ask` until it returns an answer. Raises StoreError, which says what to do, when there is none in time."""
+    """Call `ask` until it returns an answer. Raises StoreError, which says what to do, if none comes in time."""
     deadline_s = time.monotonic() + patience_s
     while (answer := ask()) is None:
         if time.monotonic() > deadline_s:
@@ -74,14 +74,14 @@ def wait_for(ask: Callable[[], T | None], *, patience_s: float, repository: Path
 def wait_for_gc(repository: Path, patience_s: float) -> None:
     """Wait for a running `git gc`: it may remove objects that had no ref when it began, as `--prune=now` does."""
     note = repository / "gc.pid"
-    otherwise = f"`git gc` is running; stop it, or remove {note} when it is not running any more"
+    otherwise = f"`git gc` is running; stop it, or remove {note} if it is no longer running"
     wait_for(
         lambda: None if _gc_runs(note) else True, patience_s=patience_s, repository=repository, otherwise=otherwise
     )
 
 
 def _gc_runs(note: Path) -> bool:
-    """Return whether `git gc` runs, by its note, as git itself decides (builtin/gc.c, lock_repo_for_gc)."""
+    """Return whether `git gc` is running, according to its note, as git itself decides (builtin/gc.c, lock_repo_for_gc)."""
     try:
         words = note.read_text(encoding="utf-8", errors="replace").split()
         age_s = time.time() - note.stat().st_mtime
@@ -105,7 +105,7 @@ def _is_alive(process: int) -> bool:
 RUNS = "refs/heads/runs"
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}")
 _LONGEST_NAME = 2000  # of 4096 bytes for a whole path
-_TRIES = 10  # git may take away a folder of refs that is empty, between two of our calls
+_TRIES = 10  # git may remove an empty folder of refs between two of our calls
 _UNMARKED_MODE = 0o666
 
 
@@ -193,7 +193,7 @@ class Branch:
     def _take_lock(self) -> int:
         """Make git's lock file, once nobody else holds it; return its descriptor."""
         self._remove_leftover()
-        otherwise = f"git holds {self._lock}; if no git process runs here, it was left by one: remove it"
+        otherwise = f"git holds {self._lock}; if no git process is running here, one left it behind: remove it"
         return self._wait(self._make_lock, otherwise)
 
     def _make_lock(self) -> int | None:
@@ -234,7 +234,7 @@ class Branch:
                 self._synced_folders.add(folder)
                 folder = above
         except FileNotFoundError:
-            self._synced_folders.clear()  # git has packed the refs, and taken the folder away
+            self._synced_folders.clear()  # git has packed the refs and removed the folder
         if not self._ref.exists():
             with contextlib.suppress(FileNotFoundError):
                 sync_path(self._repository / "packed-refs")
@@ -282,7 +282,7 @@ def require_repository(path: Path) -> None:
     config = path / "config"
     if not all((path / name).exists() for name in ("HEAD", "config", "objects", "refs")):
         raise artifact_store_error(
-            path, "this is not a bare git repository; name one, or a path that does not exist yet"
+            path, "this is not a bare git repository; write the path of one, or a path that does not exist yet"
         )
     with GitConfigParser(str(config), read_only=True, merge_includes=False) as settings:
         is_bare = settings.get_value("core", "bare", default=False)
@@ -292,7 +292,7 @@ def require_repository(path: Path) -> None:
         raise artifact_store_error(
             path,
             f"artifacts need a bare repository with sha1 objects and refs in files; this has bare={is_bare}, "
-            f"objectformat={object_format}, refstorage={refs}. Name a path that does not exist yet, and one is made there",
+            f"objectformat={object_format}, refstorage={refs}. Write a path that does not exist yet, and one is made there",
         )
 
 
@@ -317,7 +317,7 @@ _LOCK_PATIENCE_S, _GC_PATIENCE_S = 30.0, 600.0
 
 
 _PAGE = 100  # steps in one folder
-_AT_ONCE = 500  # texts that are looked for together
+_AT_ONCE = 500  # texts that are looked up together
 
 
 def _new_path(step: str, rank: int) -> str:
@@ -408,12 +408,12 @@ class _Texts:
 class GitArtifacts:
     """An `ArtifactStore` in git: durable when `store` and `record_verdict` return.
 
-    The bare repository at `path` is made when missing. Any number of handles, processes, threads and `git gc` may use it at once. A handle
+    The bare repository at `path` is made if it does not exist. Any number of handles, processes, threads and `git gc` may use it at once. A handle
     holds no open file and no process. Nothing that is written is ever changed.
 
     Raises StoreError when the repository cannot be used or is damaged, when a lock is held for `lock_patience_s`, or when `git gc`
     runs for longer than `gc_patience_s`; OSError when nothing can be written. After an error the record may have been stored all the same:
-    store it again, for the same record changes nothing. Once the disk has failed to sync, the handle stores nothing more.
+    store it again, which changes nothing if it was. Once the disk has failed to sync, the handle stores nothing more.
     """
 
     def __init__(
@@ -447,8 +447,8 @@ class GitArtifacts:
     def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
         """Store one version and return it with its id. Raises KeyError when a parent is unknown.
 
-        `author` is the generator's name, `run_id` the run that made it, if not this one. The artifact keeps an id that it has, unless another
-        record has the same; a new id names the run. Storing the same record again changes nothing.
+        `author` is the generator's name, `run_id` the run that made it, if not this one. The artifact keeps its id, unless another
+        record has the same id; a new id names the run. Storing the same record again changes nothing.
         """
         made_by = run_id or self.run_id
         with self._alone():
@@ -457,7 +457,7 @@ class GitArtifacts:
         return artifact
 
     def record_verdict(self, verdict: VerdictEntry) -> None:
-        """Store a verdict on an artifact. Raises KeyError when it is unknown. The same record again changes nothing."""
+        """Store a verdict on an artifact. Raises KeyError when it is unknown. Storing the same record again changes nothing."""
         with self._alone():
             self._append(verdict)
 
@@ -467,7 +467,7 @@ class GitArtifacts:
             if self._commits(record, text, batch):
                 batch.outlast_gc()
                 return
-            self._refresh()  # git has moved the branch meanwhile
+            self._refresh()  # git has moved the branch in the meantime
         self._branch.sync()  # the process that stored it may have been killed before
 
     @contextlib.contextmanager
@@ -476,7 +476,7 @@ class GitArtifacts:
         with self._thread:
             if self._is_dead:
                 raise artifact_store_error(
-                    self.path, "the disk has failed before; open the artifacts again to see what is there"
+                    self.path, "the disk has failed before; open the artifacts again to see what was stored"
                 )
             try:
                 with self._branch.hold():
@@ -516,7 +516,7 @@ class GitArtifacts:
             return next(self._with_texts([self._attempts[artifact_id]]))
 
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Return the versions that lead to this one, oldest first and itself last. Raises KeyError when it is unknown."""
+        """Return the versions that lead to this one, oldest first, with this one last. Raises KeyError when it is unknown."""
         attempts = self.lineage(artifact_id)
         with self._thread:
             return list(self._with_texts(attempts))
@@ -546,7 +546,7 @@ class GitArtifacts:
             _write_view(Path(folder), attempts, texts, _file_names(attempts, suffix))
 
     def _with_texts(self, attempts: Iterable[AttemptRecord]) -> Iterator[Artifact]:
-        """Yield artifacts, their texts checked against their digests."""
+        """Yield artifacts, after checking their texts against their digests."""
         attempts_by_id = {attempt.artifact_id: attempt for attempt in attempts}
         for artifact_id, text in self._texts.find({name: self._places[name] for name in attempts_by_id}):
             artifact = attempts_by_id[artifact_id].artifact(text.decode("utf-8", "surrogatepass"))
@@ -560,7 +560,7 @@ class GitArtifacts:
         if tip == self._tip:
             return
         commits = history(self._objects, tip, self._tip) if tip else []
-        if not commits or commits[0].parent != self._tip:  # somebody has rewritten the branch, or taken it away
+        if not commits or commits[0].parent != self._tip:  # somebody has rewritten or removed the branch
             commits = history(self._objects, tip, None) if tip else []
             self._forget()
         for commit, (record, path) in [(commit, self._record(commit)) for commit in commits]:
@@ -577,11 +577,11 @@ class GitArtifacts:
             return record_in(commit.message) or (None, "")
         except ValueError as fault:
             raise artifact_store_error(
-                self.path, f"commit {commit.commit_id} is not a whole record: {fault}"
+                self.path, f"commit {commit.commit_id} is not a complete record: {fault}"
             ) from fault
 
     def _has(self, record: AttemptRecord | VerdictEntry) -> bool:
-        """Return whether a record is stored already. Raises KeyError when an artifact that it names is not."""
+        """Return whether a record is stored already. Raises KeyError if an artifact that it names is not stored."""
         if isinstance(record, VerdictEntry):
             return record in self._attempts[record.artifact_id].verdicts
         for parent in record.parents:
@@ -623,7 +623,7 @@ def _write_view(
 ) -> None:
     """Write texts and their last feedback under the given names. Raises FileExistsError unless the folder is empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} is not empty; name an empty folder, or one that does not exist yet")
+        raise FileExistsError(f"{folder} is not empty; write an empty folder, or one that does not exist yet")
     for artifact_id, text in texts:
         _write(folder / names[artifact_id], text)
     for attempt in attempts:

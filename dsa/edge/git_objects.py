@@ -1,17 +1,17 @@
 r"""Git objects, trees, commits and messages: written durably, and read back.
 
-`DurableObjects` is GitPython's default object database, made to survive a power cut. An object is whole and on disk before it has its name, and its
-content is checked against its id when it is read. A git process is started only for what `git gc` has packed.
+`DurableObjects` is GitPython's default object database, made to survive a power cut. An object is complete and on disk before it has its name, and its
+content is checked against its id when it is read. A git process is started only to read what `git gc` has packed.
 
-`path_parts` makes a path that git and every file system take from any text, and `name_of` reads it back. ASCII letters, digits, `_`, `-` and,
-where git allows it, `.` stay; every other byte of the UTF-8 text becomes `%XX`. What is too long for a file's name goes on one folder deeper. The
+`path_parts` makes from any text a path that git and every file system accept, and `name_of` reads it back. ASCII letters, digits, `_`, `-` and,
+where git allows it, `.` stay; every other byte of the UTF-8 text becomes `%XX`. A name that is too long for a file continues one folder deeper. The
 result never has a plus sign, so that others can make names of their own.
 
 A tree object is a list of `MODE NAME NUL SHA`, sorted as git sorts. The history of a run is the chain of first parents.
 
 `message_of` writes a record as a commit message for people and `git log`, and `record_in` reads it back exactly. The message is a subject and one
 block of trailers (git-interpret-trailers(1)). A value of several lines is folded, each line behind `  | `, so that no text is taken for a trailer.
-What is not printable is written `\uXXXX`, and a backslash `\\`: git stores no NUL, and no text may move a terminal's cursor.
+A character that is not printable is written `\uXXXX`, and a backslash `\\`: git stores no NUL, and no text may move a terminal's cursor.
 """
 
 import hashlib
@@ -37,12 +37,12 @@ from dsa.runtime.generation import Usage
 from dsa.runtime.ledger import GuardVerdict, VerdictEntry, VerdictLabel
 from dsa.runtime.run_store import StoreError
 
-_TRIES = 10  # `git prune` may take away an empty folder, or a temporary file, between two of our calls
+_TRIES = 10  # `git prune` may remove an empty folder, or a temporary file, between two of our calls
 _LEVEL = 1  # git's own choice for loose objects
 
 
 class SyncFailed(OSError):  # noqa: N818  # it says what happened
-    """Raised when the system cannot say that data is on disk. Syncing the same file again may wrongly succeed."""
+    """Raised when the system cannot confirm that data is on disk. Syncing the same file again may wrongly succeed."""
 
 
 def sync(descriptor: int) -> None:
@@ -85,15 +85,15 @@ def write_new(path: Path, data: bytes, mode: int = 0o666) -> None:
 class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not typed for us
     """GitPython's default object database, with a durable `store`.
 
-    GitPython's own starts a process for each object, or renames a file into place that was never synced, and takes any file with the right
-    name for the object, torn or not.
+    GitPython's own starts a process for each object, or renames a file into place without syncing it, and takes any file with the right
+    name for the object, even a torn one.
     """
 
     def __init__(self, repository: Path) -> None:
         super().__init__(str(repository / "objects"), Git(str(repository)))
         self.repository = repository
         self._folders = repository / "objects"
-        self._synced_folders: set[str] = set()  # folders of ours whose own entry is on disk
+        self._synced_folders: set[str] = set()  # our folders whose own entry is on disk
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -127,13 +127,13 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
         except StoreError:
             path.unlink()
             return False
-        os.utime(path)  # as git does: `git gc` takes nothing away that is new
+        os.utime(path)  # as git does: `git gc` removes nothing that is new
         sync_path(path)
         return True
 
     def _put(self, path: Path, data: bytes) -> None:
         path.parent.mkdir(exist_ok=True)
-        temporary = path.with_name(f"tmp_obj_{token_hex(8)}")  # `git gc` sweeps what has such a name
+        temporary = path.with_name(f"tmp_obj_{token_hex(8)}")  # `git gc` removes files with such a name
         write_new(temporary, zlib.compress(data, _LEVEL), 0o444)
         temporary.rename(path)
 
@@ -168,7 +168,7 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
         return self.read_all([object_id])[object_id]
 
     def read_all(self, object_ids: Iterable[str]) -> Mapping[str, bytes]:
-        """Return the bodies of objects; one git process reads all that are packed."""
+        """Return the bodies of objects; one git process reads all packed ones."""
         bodies = {object_id: self.loose(object_id) for object_id in object_ids}
         packed_ids = [object_id for object_id, body in bodies.items() if body is None]
         bodies |= self._read_packed(packed_ids) if packed_ids else {}
@@ -220,7 +220,7 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
 
 
 def run_git(repository: Path, *arguments: str, input_bytes: bytes = b"") -> bytes:
-    """Return what git prints. GIT_* variables of a hook or a user are not passed on: they may name another repository."""
+    """Return the output of git. GIT_* variables of a hook or a user are not passed on: they may name another repository."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = [Git.GIT_PYTHON_GIT_EXECUTABLE, f"--git-dir={repository}", "--no-replace-objects", *arguments]
     result = subprocess.run(  # noqa: S603  (the program is GitPython's; what is asked goes in as arguments of ours)
@@ -239,8 +239,8 @@ def _kind(kind: str | bytes) -> bytes:
 
 
 _LONGEST_PART = 200  # bytes; with `.lock` or `+next.lock` behind it a file's name still fits into 255
-_EMPTY = "%"  # no name gives a bare percent sign
-_MORE = "%"  # ends a part that goes on; no escaped text ends so
+_EMPTY = "%"  # no name becomes a bare percent sign
+_MORE = "%"  # ends a part that continues; no escaped text ends like this
 _FIRST_DOT = re.compile(r"\A\.")
 _BAD_DOT = re.compile(r"\A\.|\.(?=\.|\Z)|\.(?=lock\Z)")  # git-check-ref-format(1)
 
@@ -288,13 +288,13 @@ def with_entry(tree: Tree, name: str, mode: str, object_id: str) -> Tree:
 
 
 def write_tree(tree: Tree) -> bytes:
-    """Write a tree object: names sorted as bytes, those of folders as if a slash stood behind them."""
+    """Write a tree object: names sorted as bytes, those of folders as if they ended with a slash."""
     entries = ((name.encode("utf-8", "surrogateescape"), mode, object_id) for name, (mode, object_id) in tree.items())
     sorted_entries = sorted(entries, key=lambda entry: entry[0] + (b"/" if entry[1] == FOLDER else b""))
     return b"".join(b"%s %s\0%s" % (mode.encode(), name, bytes.fromhex(id_)) for name, mode, id_ in sorted_entries)
 
 
-_WHO = b"dsa <dsa@localhost>"  # people and models stand in the message; git's own identities have no use here
+_WHO = b"dsa <dsa@localhost>"  # the message names people and models; git's own identities are of no use here
 
 
 @attrs.frozen
@@ -315,7 +315,7 @@ def commit_bytes(tree: str, parent: str | None, message: bytes, *, now_s: float)
 
 
 def read_commit(commit_id: str, body: bytes) -> CommitObject:
-    """Read a commit object. One of another program may be in any encoding."""
+    """Read a commit object. Those of other programs may be in any encoding."""
     head, _, message = body.partition(b"\n\n")
     lines = head.decode("utf-8", "replace").split("\n")
     parents = [line.removeprefix("parent ") for line in lines if line.startswith("parent ")]
@@ -327,7 +327,7 @@ def read_commit(commit_id: str, body: bytes) -> CommitObject:
 def history(objects: DurableObjects, tip: str, known_commit: str | None) -> list[CommitObject]:
     """Return the commits from the first to `tip`, or from the one after `known_commit`, oldest first.
 
-    If the chain does not lead to `known_commit`, the first commit returned has another parent, and may not be the run's first.
+    If the chain does not lead to `known_commit`, the first commit returned has a different parent, and may not be the run's first.
     """
     commits: list[CommitObject] = []
     at: str | None = tip

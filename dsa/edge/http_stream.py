@@ -1,4 +1,4 @@
-"""Streams of models over HTTP: a request is sent, and the answer comes as chunks.
+"""Streams of models over HTTP: a request goes out, and the answer comes in chunks.
 
 `StreamDecoder` turns bytes, cut anywhere, into objects: server-sent events, JSON lines, or one JSON document. It tells them apart by their lines, not
 by the header, which servers get wrong. Each byte is read a bounded number of times. Sources: the WHATWG standard of server-sent events; Ollama's
@@ -47,7 +47,7 @@ _MOST_SHOWN = 80
 
 
 class StreamDecoder:
-    """Takes bytes and returns chunks; `close` returns those in the last bytes.
+    """Takes bytes and returns chunks; `close` returns those in the remaining bytes.
 
     `has_begun` is true after the first chunk, `is_done` after the server's `[DONE]`: nothing more will come.
     """
@@ -129,7 +129,7 @@ class StreamDecoder:
         except ValueError:
             if len(data) == 1:
                 raise
-            # A server without blank lines.
+            # A server that sends no blank lines.
             chunks = [chunk for line in data if line for chunk in self._take_value(_parse(line))]
         return [_as_error(chunk) for chunk in chunks] if event == "error" else chunks
 
@@ -171,10 +171,10 @@ _HEADERS = {
 
 @attrs.frozen
 class StreamLimits:
-    """How long a try waits, in seconds: for the connection, the first byte, from byte to byte, for the whole (None: for ever).
+    """How long a try waits, in seconds: for the connection, for the first byte, from byte to byte, and for the whole answer (None: for ever).
 
     `retries` are further tries after a failure before the first byte, after a pause that doubles or that the server asks for. A server that
-    asks for more than `longest_pause_s` is not tried again. Pauses count for no limit. An answer is cut off at `most_bytes`.
+    asks for more than `longest_pause_s` is not tried again. Pauses do not count towards a limit. An answer is cut off at `most_bytes`.
     """
 
     connect_s: float = 10.0
@@ -190,7 +190,7 @@ class StreamLimits:
 class ModelServer:
     """One model at one address. Requests to this machine use no proxy.
 
-    With `keeps_connection` it uses its connection again, until the event loop is shut down (`asyncio.run` does that). This is quicker, but a
+    With `keeps_connection` it reuses its connection, until the event loop is shut down (`asyncio.run` does that). This is quicker, but a
     server that closes the connection at the same moment costs a try.
     """
 
@@ -221,7 +221,7 @@ class ModelServer:
         """Send a request and yield the chunks of the answer. `on_retry` is called with the reason of each failure that another try follows.
 
         Raises ModelUnavailable without httpx; GenerationError when the server refuses, and with the reason `unreachable`, `timeout`,
-        `interrupted` or `bad_answer` for all else, also after chunks.
+        `interrupted` or `bad_answer` for everything else, even after chunks.
         """
         decoder, pieces = StreamDecoder(), self._bytes(body, on_retry)
         try:
@@ -250,15 +250,15 @@ class ModelServer:
         try:
             yield
         except ValueError as error:
-            explanation = f"none of the OpenAI protocol; check the address ({self.name.clean(str(error))})."
+            explanation = f"does not follow the OpenAI protocol; check the address ({self.name.clean(str(error))})."
             raise self.name.error(
-                "bad_answer", "{where} gave an answer for {model} that is " + _plain(explanation)
+                "bad_answer", "{where} gave an answer for {model} that " + _plain(explanation)
             ) from error
 
     async def _bytes(
         self, body: Mapping[str, Any], on_retry: Callable[[str], object] | None
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of the answer. Before the first byte, a failed try is made again."""
+        """Yield the bytes of the answer. A try that fails before the first byte is repeated."""
         for attempt in count():
             has_begun = False
             try:
@@ -304,7 +304,7 @@ class ModelServer:
     def _check_size(self, size_bytes: int) -> None:
         most = self._limits.most_bytes
         if size_bytes > most:
-            message = f"{{model}} does not end: its answer has more than {most:,} bytes, and was cut off there; set max_tokens."
+            message = f"{{model}} does not stop: its answer has more than {most:,} bytes, and was cut off there; set max_tokens."
             raise self.name.error("bad_answer", message)
 
     def _open_client(self) -> AbstractAsyncContextManager["httpx.AsyncClient"]:
@@ -319,7 +319,7 @@ class ModelServer:
                 timeout=timeout, trust_env=not local, verify=False if plain else _trusted_certificates()
             )
         except (ImportError, ValueError) as error:
-            message = f"The proxy that the environment names cannot be used: {self.name.clean(str(error))}"
+            message = f"The proxy that the environment sets cannot be used: {self.name.clean(str(error))}"
             raise GenerationError(message, "unreachable") from error
         return client
 
@@ -327,13 +327,15 @@ class ModelServer:
         key = self.name.key
         if not key and self.endpoint.wants_key:
             message = (
-                f"{{model}} at {{where}} needs a key, and there is none; set {self.name.variable} in the environment."
+                f"{{model}} at {{where}} needs a key, but none is set; set {self.name.variable} in the environment."
             )
             raise self.name.error("authentication", message)
         if not key:
             return _HEADERS
         if not (key.isascii() and key.isprintable()):
-            raise self.name.error("authentication", "The key for {where} has characters that no key has; check it.")
+            raise self.name.error(
+                "authentication", "The key for {where} has characters that are not allowed in a key; check it."
+            )
         return {**_HEADERS, "authorization": f"Bearer {key}"}
 
     async def _refusal(self, response: "httpx.Response", wait: "_Wait") -> GenerationError:
@@ -348,7 +350,7 @@ class ModelServer:
         httpx = _httpx()
         detail = _plain(self.name.clean(str(error)) or type(error).__name__)
         if isinstance(error, httpx.ConnectTimeout):
-            limit = f"{{where}} accepted no connection within {self._limits.connect_s:g} s; check that the server runs."
+            limit = f"{{where}} did not accept a connection within {self._limits.connect_s:g} s; check that the server runs."
             return self.name.error("timeout", limit)
         if isinstance(error, httpx.ConnectError | httpx.ProxyError):
             check = "check that the server runs and that the address is right"
@@ -357,11 +359,11 @@ class ModelServer:
             return self.name.error("bad_answer", f"{{where}} gave an answer that cannot be unpacked ({detail}).")
         if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
             return self.name.error("interrupted", f"The connection to {{where}} broke off; try again ({detail}).")
-        return self.name.error("failed", f"{{model}} at {{where}} could not be asked ({detail}).")
+        return self.name.error("failed", f"The request to {{model}} at {{where}} failed ({detail}).")
 
 
 class _StreamStart:
-    """The beginning of an answer, held back until it is known not to be an error: after an error another try may succeed."""
+    """The beginning of an answer, held back until it turns out not to be an error: after an error another try may succeed."""
 
     def __init__(self, server: ServerName) -> None:
         self._server, self._decoder = server, StreamDecoder()
@@ -381,7 +383,7 @@ class _StreamStart:
         return self._all()
 
     def rest(self) -> bytes:
-        """Return what is held at the end. Raises GenerationError."""
+        """Return what is still held at the end. Raises GenerationError."""
         if not self._is_over:
             with suppress(ValueError):
                 self._require(self._decoder.close())
@@ -439,7 +441,7 @@ class _Wait:
 
 
 def _plain(text: str) -> str:
-    """Escape the braces of a text that goes into a sentence with placeholders."""
+    """Escape the braces of a text for a sentence with placeholders."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
@@ -456,7 +458,7 @@ def _httpx() -> Any:  # noqa: ANN401  # imported late
 
 @cache
 def _trusted_certificates() -> "ssl.SSLContext":
-    """Return the trusted certificates. They are read once: that takes longer than a request."""
+    """Return the trusted certificates. They are read only once, because that takes longer than a request."""
     context: ssl.SSLContext = _httpx().create_ssl_context()
     return context
 
@@ -476,7 +478,7 @@ class _ClientPool:
 
     @asynccontextmanager
     async def client(self, open_client: Callable[[], "httpx.AsyncClient"]) -> AsyncIterator["httpx.AsyncClient"]:
-        """Yield the client of the running loop, opened at its first use, once earlier answers are read to their end."""
+        """Yield the client of the running loop, opened at its first use, after earlier answers have been read to the end."""
         loop = asyncio.get_running_loop()
         if tasks := [task for task in self._read_tasks if task.get_loop() is loop]:
             await asyncio.wait(tasks)
@@ -496,7 +498,7 @@ class _ClientPool:
             await closer.aclose()
 
     def read_on(self, pieces: AsyncGenerator[bytes, None]) -> None:
-        """Read in the background what follows a whole answer: a connection can be used again only after its answer was read."""
+        """Read in the background what follows a complete answer: a connection can be reused only after that."""
         task = asyncio.create_task(_read_to_the_end(pieces))
         self._read_tasks.add(task)
         task.add_done_callback(self._read_tasks.discard)
@@ -505,7 +507,7 @@ class _ClientPool:
 async def _read_to_the_end(pieces: AsyncGenerator[bytes, None]) -> None:
     """Read for a moment, and close."""
     try:
-        with suppress(TimeoutError, GenerationError):  # the answer is whole already
+        with suppress(TimeoutError, GenerationError):  # the answer is already complete
             async with asyncio.timeout(_MOST_BEHIND_S):
                 async for _ in pieces:
                     pass

@@ -31,13 +31,13 @@ def _error(message: str) -> DsaError:
 
 
 def renderer() -> Path | None:
-    """Return the program that draws: `dot`, or else `graphviz-pure` on the path or beside this interpreter; None without one."""
+    """Return the program that draws: `dot`, or else `graphviz-pure` on the path or beside this interpreter; None if there is none."""
     path = shutil.which("dot")
     return Path(path) if path else portable_renderer()
 
 
 def portable_renderer() -> Path | None:
-    """Return graphviz-pure, on the path or beside this interpreter; None without it. It draws the same picture on every machine."""
+    """Return graphviz-pure, on the path or beside this interpreter; None if it is missing. It draws the same picture on every machine."""
     scripts = sysconfig.get_path("scripts")
     path = shutil.which("graphviz-pure") or shutil.which("graphviz-pure", path=scripts)
     return Path(path) if path else None
@@ -56,7 +56,7 @@ def portable_svg(dot_text: str) -> str:
     program = portable_renderer()
     if program is None:
         raise _error(
-            "graphviz-pure is not installed, which draws the same on every machine; `pip install graphviz-pure`, and try again"
+            "graphviz-pure, which draws the same on every machine, is not installed; run `pip install graphviz-pure`, and try again"
         )
     return _with_lengths(_draw(program, dot_text, "-Tsvg"))
 
@@ -80,7 +80,7 @@ def png(dot_text: str) -> bytes:
 def _any_renderer() -> Path:
     program = renderer()
     if program is None:
-        raise _error("no renderer is installed; `pip install graphviz-pure`, or install Graphviz, and try again")
+        raise _error("no renderer is installed; run `pip install graphviz-pure`, or install Graphviz, and try again")
     return program
 
 
@@ -104,7 +104,7 @@ _SUCCESS, _COST, _REST = "#1f5fa8", "#c05a12", "#666666"
 
 @attrs.frozen
 class Point:
-    """One value of the parameter: least and most odds of success, expected cost of a run, and cost per success."""
+    """One value of the parameter: lowest and highest odds of success, expected cost of a run, and cost per success."""
 
     value: int
     success: tuple[float, float]
@@ -114,7 +114,7 @@ class Point:
 
 @attrs.frozen
 class Labels:
-    """The texts of a plot: its title, the parameter's name, and what is counted as cost."""
+    """The texts of a plot: its title, the parameter's name, and what counts as cost."""
 
     title: str
     parameter: str
@@ -122,9 +122,9 @@ class Labels:
 
 
 def require_format(path: Path) -> None:
-    """Raise DsaError when the name of the file ends in no format that can be written."""
+    """Raise DsaError if the ending of the file's name is not that of a format that can be written."""
     if path.suffix.lower() not in FORMATS:
-        raise _error(f"{path}: a plot is written to a file whose name ends in {', '.join(FORMATS)}")
+        raise _error(f"{path}: the file of a plot must have a name that ends in {', '.join(FORMATS)}")
 
 
 def plot(points: Sequence[Point], labels: Labels, path: Path, *, target: float | None, ceiling: float | None) -> None:
@@ -163,7 +163,7 @@ def plot(points: Sequence[Point], labels: Labels, path: Path, *, target: float |
 
 
 def _line(axes: "Axes", values: Sequence[int], bounds: Sequence[tuple[float, float]], colour: str, name: str) -> None:
-    """Draw a line, or where least and most differ the band between them."""
+    """Draw a line, or, where lowest and highest differ, the band between them."""
     low, high = [low for low, _ in bounds], [high for _, high in bounds]
     axes.plot(values, low, color=colour, marker="o", markersize=4, label=name)
     if low != high:

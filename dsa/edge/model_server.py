@@ -2,8 +2,8 @@
 
 An `Endpoint` is an address and the name under which the server there knows a model, written `http://HOST/v1#MODEL`. Nothing here opens a connection.
 
-What a server answers, or the network raises, becomes a GenerationError with one of the reasons of docs/how-to/models.md: one sentence, and what to
-do. No secret gets into one. `Retries` says which failures are worth another try, after which pause.
+What a server answers, or the network raises, becomes a GenerationError with one of the reasons in docs/how-to/models.md: one sentence, and what to
+do. It never contains a secret. `Retries` says which failures are worth another try, after which pause.
 """
 
 import ipaddress
@@ -24,9 +24,9 @@ from dsa.runtime.secrets import is_secret_name
 
 #: What a model's name begins with when it is an address.
 SCHEMES = ("http://", "https://")
-#: Where the key of a host stands; it goes to that host only, and over https only.
+#: The variable with the key of a host; the key goes to that host only, and over https only.
 _KEYS = {"api.openai.com": "OPENAI_API_KEY", "openrouter.ai": "OPENROUTER_API_KEY"}
-#: Where the key for any other address stands.
+#: The variable with the key for any other address.
 ANY_KEY = "DSA_API_KEY"
 _HOW = "write http://HOST:PORT/v1#MODEL, such as http://127.0.0.1:11434/v1#qwen2.5-coder"
 
@@ -42,18 +42,18 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """Where requests go."""
+        """The address that requests go to."""
         path = "/chat" if self.native else "/chat/completions"
         return f"{self.base}{path}{'?' if self.query else ''}{self.query}"
 
     @property
     def name(self) -> str:
-        """The model as it is asked for: the address and the name."""
+        """The model as it is written: the address and the name."""
         return f"{self.base}{'?' if self.query else ''}{self.query}#{self.model}"
 
     @property
     def on_this_machine(self) -> bool:
-        """Whether the address is of this machine: then no proxy is used."""
+        """Whether the address is of this machine, so that no proxy is used."""
         host = urlsplit(self.base).hostname or ""
         try:
             address = ipaddress.ip_address(host)
@@ -63,14 +63,14 @@ class Endpoint:
 
     @property
     def wants_key(self) -> bool:
-        """Whether this host is known to answer only with a key."""
+        """Whether this host is known to require a key."""
         parts = urlsplit(self.base)
         return parts.scheme == "https" and parts.hostname in _KEYS
 
     def key(self, variable: str, environment: Mapping[str, str]) -> tuple[str, str]:
         """Return the variable that has the key, and the key, empty for none.
 
-        It is the variable that is named, else the host's own (over https only), else DSA_API_KEY.
+        This is the given variable, or else the host's own (over https only), or else DSA_API_KEY.
         """
         parts = urlsplit(self.base)
         own = _KEYS.get(parts.hostname or "")
@@ -88,11 +88,13 @@ def read_endpoint(text: str) -> Endpoint:
     except ValueError as error:
         raise ValueError(f"this is not an address of a server: {_HOW}") from error
     if parts.username or parts.password or any(is_secret_name(name) for name, _ in parse_qsl(parts.query)):
-        raise ValueError("an address must not hold a password or a key: put it into a variable, and name that")
+        raise ValueError(
+            "an address must not hold a password or a key: put it into a variable, and write the name of the variable"
+        )
     if not address.startswith(SCHEMES) or not host or any(character.isspace() for character in text.strip()):
         raise ValueError(f"'{text}' is not an address of a server: {_HOW}")
     if not model.strip():
-        raise ValueError(f"'{text}' names no model: {_HOW}")
+        raise ValueError(f"'{text}' does not name a model: {_HOW}")
     path = parts.path.rstrip("/").removesuffix("/chat/completions")
     base = f"{parts.scheme}://{parts.netloc}{path or '/v1'}"
     return Endpoint(base, model.strip(), parts.query, native=path.endswith("/api"))
@@ -108,7 +110,7 @@ _TOO_LONG = re.compile(
 _CONTENT_FILTER = re.compile(
     r"content[_ ](?:filter|policy|management policy)|ResponsibleAIPolicyViolation", re.IGNORECASE
 )
-#: Messages about a quota that is used up for days; and about one that comes back soon.
+#: Messages about a quota that is used up for days; and about one that is renewed soon.
 _USED_UP = re.compile(
     r"insufficient[_ ](?:quota|credits?|balance|funds)|exceeded your current quota|(?:usage|daily|weekly|monthly|spend(?:ing)?)[_ ]limit"
     r"|credit balance|out of credits|billing[_ ](?:hard[_ ]limit|cycle)",
@@ -124,14 +126,14 @@ _REASONS = {
     400: "failed", 401: "authentication", 403: "authentication", 404: "not_found", _PAYMENT: "rate_limit", 408: "timeout",
     425: "server_error", 429: "rate_limit",
 }  # fmt: skip
-#: Reasons by the codes with which servers say what others say by a status.
+#: Reasons by code, for servers that send a code where others send a status.
 _CODES = (
     (re.compile(r"rate_?limit|quota|too_many_requests|resource_exhausted", re.IGNORECASE), "rate_limit"),
     (re.compile(r"authenti|api_?key|permission|unauthorized|forbidden", re.IGNORECASE), "authentication"),
     (re.compile(r"not_?found", re.IGNORECASE), "not_found"),
     (re.compile(r"invalid_?(?:request|argument|parameter)|bad_?request", re.IGNORECASE), "failed"),
 )
-#: A payment is due, or the server cannot do this at all: another try ends the same way.
+#: A payment is due, or the server cannot do this at all: another try would end the same way.
 _THE_SAME_AGAIN = frozenset({_PAYMENT, 501, 505})
 _SERVER_ERRORS, _CLIENT_ERRORS, _REDIRECTIONS = 500, 400, 300
 _SENTENCES = {
@@ -182,7 +184,7 @@ def refusal(server: ServerName, status: int, body: bytes, wait_s: float | None =
     detail = server.clean(message_in(body))
     reason = reason_of(status, f"{detail} {_code_in(body)}")
     if _REDIRECTIONS <= status < _CLIENT_ERRORS:
-        sentence = f"{server.where} redirects (status {status}); give the address that it redirects to"
+        sentence = f"{server.where} redirects (status {status}); write the address that it redirects to"
         return GenerationError(sentence, "bad_answer", server=ServerFault(status))
     used_up = reason == "rate_limit" and is_used_up(body.decode("utf-8", "replace"), wait_s)
     message = server.sentence("used_up" if used_up else reason)
@@ -196,7 +198,7 @@ def is_used_up(text: str, wait_s: float | None) -> bool:
 
 
 def said_to_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """Return how long a server asks to wait, by its headers, at a time of the clock; None where it does not ask.
+    """Return how long a server asks to wait, according to its headers, at a time of the clock; None if it does not ask.
 
     `Retry-After` is seconds or a date (RFC 9110); several servers send fractions of a second. `Retry-After-Ms` is OpenAI's and Azure's.
     """
@@ -215,7 +217,7 @@ _FRACTION = re.compile(r"\d{1,12}(?:\.\d{0,12})?|\.\d{1,12}")
 
 
 def refusal_within(server: ServerName, chunk: Mapping[str, Any]) -> GenerationError | None:
-    """Return the error in an answer with a good status; None where there is none."""
+    """Return the error in an answer with a good status; None if there is none."""
     error = chunk.get("error")
     if not error or chunk.get("choices") or chunk.get("message"):
         return None
@@ -254,7 +256,7 @@ def reason_of(status: object, detail: str) -> str:
 
 
 def _code_in(body: bytes) -> str:
-    """Return the code of OpenAI's `error.code`, where there is one: it may say what the message does not."""
+    """Return the code of OpenAI's `error.code`, if there is one: it may say what the message does not."""
     try:
         content: Any = json.loads(body)
     except (ValueError, RecursionError):
@@ -279,9 +281,9 @@ def message_in(body: bytes) -> str:
     return content if isinstance(content, str) else json.dumps(content)
 
 
-#: Reasons that may be gone a little later. A refused key, a prompt that is too long, a filter or an answer cut off stay the same.
+#: Reasons that may be gone a little later. A refused key, a prompt that is too long, a filter and a cut-off answer are not.
 WORTH_ANOTHER_TRY = frozenset({"rate_limit", "timeout", "server_error", "unreachable", "interrupted"})
-#: After these nobody knows whether the provider charges for what it had begun.
+#: After these it is not known whether the provider charges for what it had begun.
 MAYBE_CHARGED = frozenset({"timeout", "interrupted"})
 
 
@@ -301,10 +303,10 @@ class Retries:
     def __attrs_post_init__(self) -> None:
         """Raise ValueError for a negative number of tries."""
         if self.most < 0:
-            raise ValueError(f"retries = {self.most} is too few: at least 0")
+            raise ValueError(f"retries = {self.most} is too few: it must be at least 0")
 
     def pause_s(self, error: GenerationError, failed: int, since_s: float = 0.0) -> float | None:
-        """Return how long to wait before the next try, after `failed` earlier failures, the first `since_s` ago; None when there is none."""
+        """Return how long to wait before the next try, after `failed` earlier failures, the first `since_s` ago; None if there is no next try."""
         asked_s = error.server.wait_s
         left_s = self.most_s - since_s
         if not self._left(error, failed) or left_s <= 0 or self._too_long(asked_s, since_s):
@@ -312,7 +314,7 @@ class Retries:
         return min(self.first_pause_s * 2.0**failed, self.longest_pause_s, left_s) if asked_s is None else asked_s
 
     def last(self, error: GenerationError, tries: int, since_s: float = 0.0) -> GenerationError:
-        """Add to the error of the last try how many there were, and whether the server's wish to wait ended them. Return this error."""
+        """Add to the error of the last try how many tries there were, and whether the server's wish to wait ended them. Return the error."""
         sentences = [str(error)]
         if tries > 1:
             sentences.append(f"It was tried {tries} times.")
@@ -325,7 +327,7 @@ class Retries:
         return error
 
     def _left(self, error: GenerationError, failed: int) -> bool:
-        """Return whether there is a try left, and one may help."""
+        """Return whether there is a try left and it may help."""
         may_help = error.server.again and error.server.status not in _THE_SAME_AGAIN
         return failed < self.most and error.reason in WORTH_ANOTHER_TRY and may_help
 

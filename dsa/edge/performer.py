@@ -1,7 +1,7 @@
 """The performer of effects: it calls the policy of one effect, with the effect's retries, time limit and budget, and records every try.
 
 It takes intents and actions, and returns answers: `action_for` makes the action that a policy is given, `answer_in` reads the occurrence from its
-steps. Policies are foreign code: nothing that one raises or returns ends the run in another way. A policy without an answer, or with one that the
+steps. Policies are foreign code: nothing that one raises or returns can end the run in another way. A policy without an answer, or with one that the
 machine does not declare, has failed: `E.failed` with the code `BAD_ANSWER`.
 
 Entries go through the `Host`, which is the driver. `traceback_of` is the text of an error in users' code.
@@ -73,7 +73,7 @@ _OURS = (*(f"{__file__.rpartition('dsa')[0]}{name}/" for name in ("dsa", "machin
 def traceback_of(error: BaseException) -> str:
     """Return the traceback of an error from the first frame of users' code on, or the whole one if there is no such frame.
 
-    It is empty for a model that did not answer and for a policy that returned nothing: these are not faults in anybody's code.
+    It is empty for a model that did not answer and for a policy that returned nothing: these are not faults in the code.
     """
     if isinstance(error, GenerationError) or code_of(error) == BAD_ANSWER:
         return ""
@@ -139,7 +139,7 @@ def failure_of(effect: str, error: BaseException) -> list[Step]:
     """
     if isinstance(error, KeyboardInterrupt | GeneratorExit | ReplayMismatchError | BudgetSpentError):
         raise error
-    if isinstance(error, asyncio.CancelledError):  # a policy may raise it itself, when nobody has cancelled anything
+    if isinstance(error, asyncio.CancelledError):  # a policy may raise it itself, although nothing was cancelled
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise error
@@ -171,10 +171,14 @@ def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | 
     answers = machine.answers[effect]
     event = of_index(answers, str(content.get("event")), index_in(effect))
     if event not in answers:
-        return error_step(effect, BAD_ANSWER, f"its policy answered '{event}'; declared are: {', '.join(answers)}")
+        return error_step(
+            effect, BAD_ANSWER, f"its policy answered '{event}'; the declared answers are: {', '.join(answers)}"
+        )
     verdicts = content.get("verdicts") or {}
     if not isinstance(verdicts, dict):
-        return error_step(effect, BAD_ANSWER, f"the verdicts of '{event}' must be an object of guards and verdicts")
+        return error_step(
+            effect, BAD_ANSWER, f"the verdicts of '{event}' must be an object with a verdict for each guard"
+        )
     occurrence = Occurrence(event, verdicts, data=content.get("data"))
     if verdicts:
         try:
@@ -185,7 +189,7 @@ def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | 
 
 
 def occurrence_of(intent: Intent, answer: Occurrence | Step) -> Occurrence:
-    """Return an answer as it is; a failure becomes the answer `E.failed`."""
+    """Return an answer unchanged; a failure becomes the answer `E.failed`."""
     return Occurrence(f"{intent.effect}.failed", data=answer.content) if isinstance(answer, Step) else answer
 
 
@@ -210,7 +214,7 @@ class TimeLimit:
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T], *, is_eager: bool) -> T | None:
     """Wait at most some seconds for a result. If it takes longer, cancel the work and return None.
 
-    With `is_eager` the work begins in the caller's task; the rest becomes a task where it has to wait (as `Answering.is_eager`).
+    With `is_eager` the work begins in the caller's task; if it has to wait, the rest becomes a task (as `Answering.is_eager`).
     """
     if is_eager:
         try:
@@ -231,7 +235,7 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T], *, 
 
 
 def _retrieve_exception(future: "asyncio.Future[Any]") -> None:
-    """Retrieve the error of a future that nobody waits for, or the loop would report it on standard error."""
+    """Retrieve the error of a future that nothing waits for; otherwise the loop would report it on standard error."""
     if not future.cancelled():
         future.exception()
 
@@ -244,7 +248,7 @@ class Host(Protocol):
 
     @property
     def run(self) -> Run:
-        """The run as it is now."""
+        """The current run."""
 
     def record(self, entry: Record) -> None:
         """Append what a policy did; it is durable when the policy next waits or returns."""
@@ -259,10 +263,10 @@ class Host(Protocol):
         """Show a piece of text from a policy at work."""
 
     def require_able(self) -> None:
-        """Raise the error of the store if it has failed: then no policy may be called."""
+        """Raise the error of the store if it has failed, because then no policy may be called."""
 
     def fault(self, where: str, error: BaseException) -> None:
-        """Report an error in users' code, with its traceback, to those who can fix it."""
+        """Report an error in users' code, with its traceback."""
 
 
 #: The answer of a try, its error step or resting step, or None; and whether this was the last try.
@@ -313,9 +317,9 @@ class Performer:
     async def perform(
         self, intent: Intent, action: Action, plan: "EffectPlan", tries: int, root: int
     ) -> Occurrence | Step | None:
-        """Perform an effect and record every try. `tries` have failed before; one more is always made. `root` is that of its calls.
+        """Perform an effect and record every try. `tries` have failed before; one more is always made. `root` is the root of its calls.
 
-        Returns its answer, an error step, a step with which it rests, or None when it has no answers and has not failed.
+        Returns its answer, an error step, a step that lets it rest, or None if it has no answers and has not failed.
         """
         effect, clock, host = intent.effect, self._clock, self._host
         answer: Occurrence | Step | None = None
@@ -356,7 +360,7 @@ class Performer:
         return self._data.follow(self._host.run.ledger).as_of(self._host.run.seq)
 
     def missing_before(self, intent: Intent) -> str:
-        """Return which data is missing that an effect's prompt or a guard of its answers reads; empty when nothing is missing."""
+        """Return which data is missing for an effect's prompt or a guard of its answers; empty if none is missing."""
         machine = self._host.run.machine
         read = read_before(machine, intent.effect, intent.target)
         then = self.data_before(intent.key) if read else None
@@ -365,12 +369,12 @@ class Performer:
                 assert then is not None, "it is read"
                 then.get(reference)
             except MissingDataError as missing:
-                return f"{reader}, asked for on {intent.event}: {missing}"
+                return f"{reader}, requested on {intent.event}: {missing}"
         if then is not None:
             try:
                 placeholder_values(machine, step_of(machine, intent.target), intent.effect, then.get)
             except MissingDataError as missing:
-                return f"the prompt of {intent.effect}, asked for on {intent.event}: {missing}"
+                return f"the prompt of {intent.effect}, requested on {intent.event}: {missing}"
         return ""
 
     def _spent_limit(self, effect: str) -> BudgetLimit | None:
@@ -379,7 +383,7 @@ class Performer:
         return self._meter.try_limit(effect)
 
     def plan(self, effect: str) -> "EffectPlan":
-        """Return what is the same each time that an effect is performed."""
+        """Return what stays the same each time an effect is performed."""
         plan = self._plans.get(effect)
         if plan is None:
             machine, policy = self._host.run.machine, self._binding.effects[effect]
@@ -393,13 +397,13 @@ class Performer:
         return plan
 
     def rounds_to_begin(self, plan: "EffectPlan") -> int:
-        """Return how many turns of the event loop pass until a policy has begun: one for the effect's task, another for a time limit's."""
+        """Return how many turns of the event loop pass until a policy begins: one for the effect's task, another for a time limit's."""
         return 1 if self._limit_of(plan.about) is None else 2
 
     async def try_once(
         self, key: str, action: Action, plan: "EffectPlan", root: int, conclude: Callable[[list[Step]], T]
     ) -> T:
-        """Call the policy once and conclude on its steps; any error becomes an error step (S7). Raises ReplayMismatchError.
+        """Call the policy once and evaluate its steps; any error becomes an error step (S7). Raises ReplayMismatchError.
 
         With a time limit the policy has a task of its own, which also records the outcome, in one commit with what the policy recorded.
         """
@@ -434,7 +438,7 @@ class Performer:
         return conclusion
 
     async def _steps(self, calls: Calls, action: Action, policy: Policy) -> list[Step]:
-        """Call the policy, unless the store has failed meanwhile."""
+        """Call the policy, unless the store has failed in the meantime."""
         self._host.require_able()
         try:
             return await calls.perform(action, policy, may_call=self._policy_names, with_ids=False)
@@ -447,7 +451,7 @@ class Performer:
             return self._faulty(steps, calls)
 
     def _faulty(self, steps: list[Step], calls: Calls) -> list[Step]:
-        """Return the steps of a fault, with the call in which it happened, and without secrets."""
+        """Return the steps of a fault, with the call in which it happened and without secrets."""
         fault_steps = self._with_call(steps, calls.key, calls.crashed_in)
         return [redact_step(self._binding.secrets, step) for step in fault_steps]
 
@@ -483,7 +487,7 @@ class Performer:
     def _append(self, effect: str, entry: CallRecord) -> None:
         """Record a call as it begins and as it ends. A call that a person may have to decide about is durable before it is made.
 
-        Raises BudgetSpentError for a call of an effect whose budget is spent by the calls before it.
+        Raises BudgetSpentError for a call of an effect whose earlier calls have spent its budget.
         """
         if isinstance(entry, CallEntry) and self._meter.has_limits:
             self._meter.follow(self._host.run.ledger)
@@ -505,7 +509,7 @@ class Performer:
 
 @attrs.frozen
 class EffectPlan:
-    """What is the same each time that an effect is performed."""
+    """What stays the same each time an effect is performed."""
 
     policy: Policy
     about: Effect

@@ -1,4 +1,4 @@
-"""Entry points of installed packages; and the kinds of guards and generators among them: the entry's name is the kind's, its object the class or function.
+"""Entry points of installed packages, and the kinds of guards and generators among them: the entry's name is the kind's name, its object the class or function.
 
 A package is imported when a table uses a name that is not known otherwise, or when all kinds are listed.
 """
@@ -18,9 +18,9 @@ from dsa.runtime.content import ComponentKind, kind_of
 
 
 def installed_points(group: str) -> EntryPoints:
-    """Return the entry points of a group, of all packages that are installed.
+    """Return the entry points of a group, from all installed packages.
 
-    To look through all packages takes milliseconds, so it is done once for all groups, and again when a folder of Python's path has changed.
+    Looking through all packages takes milliseconds, so it is done once for all groups, and again when a folder of Python's path has changed.
     """
     return _all_points(tuple((folder, _changed_ns(folder)) for folder in sys.path)).select(group=group)  # type: ignore[no-any-return]
 
@@ -31,7 +31,7 @@ def _all_points(_path: tuple[tuple[str, int], ...]) -> Any:  # noqa: ANN401  # i
 
 
 def _changed_ns(folder: str) -> int:
-    """Return when names in a folder last changed; 0 if it is not there."""
+    """Return when the names in a folder last changed; 0 if there is no such folder."""
     try:
         return os.stat(folder or ".").st_mtime_ns  # noqa: PTH116  # "" is the current folder
     except OSError:
@@ -40,7 +40,7 @@ def _changed_ns(folder: str) -> int:
 
 @attrs.frozen
 class PluginKind:
-    """A kind that a package brings: `package` is its name and version."""
+    """A kind that a package provides: `package` is its name and version."""
 
     kind: ComponentKind
     package: str
@@ -48,7 +48,7 @@ class PluginKind:
 
 @attrs.frozen
 class Packages:
-    """The kinds of one group, `dsa.guards` or `dsa.generators`. `what` is the word for one; `suppliable` are arguments that are not options."""
+    """The kinds of one group, `dsa.guards` or `dsa.generators`. `what` is the word for a kind; `suppliable` are arguments that are not options."""
 
     group: str
     what: str
@@ -59,7 +59,7 @@ class Packages:
         return frozenset(self._points())
 
     def find(self, name: str) -> ComponentKind | None:
-        """Import the kind of a name; None when no package brings one. Raises BindingError when it cannot be, or when several do."""
+        """Import the kind of a name; None if no package provides it. Raises BindingError if it cannot be imported, or if several packages provide it."""
         points = self._points().get(name)
         return None if points is None else self._import_kind(name, points)
 
@@ -89,14 +89,14 @@ class Packages:
     def _import_kind(self, name: str, points: tuple[EntryPoint, ...]) -> ComponentKind:
         if len(points) > 1:
             raise BindingError(
-                f"the {self.what} '{name}' is brought by {_package_list(points)}: uninstall all but one of them"
+                f"the {self.what} '{name}' is provided by {_package_list(points)}: uninstall all but one of them"
             )
         whole = f"the {self.what} '{name}' of {_package_list(points)} ({points[0].value})"
         try:
             build = points[0].load()
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # sys.exit at its top would end the program as if all were well
+        except BaseException as error:  # sys.exit at its top would end the program as if nothing were wrong
             raise BindingError(f"{whole} cannot be imported: {_error_text(error)}") from error
         if not callable(build):
             raise BindingError(f"{whole} is {type(build).__name__}, not a class or function that makes a {self.what}")
@@ -121,4 +121,4 @@ def _packages(points: tuple[EntryPoint, ...]) -> Iterator[str]:
 
 
 def _package(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist else "that nobody knows"
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "unknown"

@@ -1,4 +1,4 @@
-"""Processes of this user: a program with bounds, work spread over forks, C text compiled to a library; and the environment's secrets.
+"""Processes of this user: a program with limits, work spread over forks, C text compiled to a library; and the environment's secrets.
 
 `run_program` sends a text to a program and returns its output and how it ended. The program is trusted: it has this process's environment and
 files. Code that models write runs in `dsa.edge.sandbox`.
@@ -51,7 +51,7 @@ class ProcessResult:
 def run_program(command: Sequence[str], input_bytes: bytes, *, timeout_s: float, most_bytes: int) -> ProcessResult:
     """Start a program, send it its input, and wait until it and its output have ended. Raises DsaError when it cannot be started.
 
-    After `timeout_s` seconds, or when it has written more than `most_bytes`, it is killed with all that it has started.
+    After `timeout_s` seconds, or when it has written more than `most_bytes`, it is killed together with everything that it started.
     """
     try:
         process = subprocess.Popen(  # noqa: S603  (the user's own program)
@@ -64,7 +64,7 @@ def run_program(command: Sequence[str], input_bytes: bytes, *, timeout_s: float,
         return _Talk(process, input_bytes, most_bytes).until(time.monotonic() + timeout_s)
     finally:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # and what it has left behind
+            os.killpg(process.pid, signal.SIGKILL)  # and what it left behind
         process.wait()
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
@@ -80,7 +80,7 @@ class _Talk:
         self._output, self._complaints = bytearray(), bytearray()
 
     def until(self, deadline_s: float) -> ProcessResult:
-        """Read and write until the program has closed its output and ended, or is over a bound."""
+        """Read and write until the program has closed its output and ended, or exceeds a limit."""
         process = self._process
         with selectors.DefaultSelector() as selector:
             for pipe in (process.stdin, process.stdout, process.stderr):
@@ -105,7 +105,7 @@ class _Talk:
     def _is_over(self, pipe: IO[bytes]) -> bool:
         """Write or read what is possible now; return whether this pipe is finished."""
         if pipe is self._process.stdin:
-            with suppress(BrokenPipeError):  # it does not want the rest
+            with suppress(BrokenPipeError):  # it does not read the rest
                 self._input = self._input[os.write(pipe.fileno(), self._input[:_PIECE_BYTES]) :]
                 if self._input:
                     return False
@@ -133,9 +133,9 @@ def processors() -> int:
 
 
 def spread(work: Callable[[int], Result], count: int) -> Iterator[Result]:
-    """Yield the results of work for 0, 1, .. up to `count`. The processes end when this does, in whatever way.
+    """Yield the results of work for 0, 1, .. up to `count`. The processes end when this ends, however it ends.
 
-    Work that another process did not finish is done here, so that a fault is raised here, with its traceback.
+    Work that another process did not finish is done here, so that an error is raised here, with its traceback.
     """
     many = processors()
     if many == 1 or count < _FEW or not hasattr(os, "fork"):
@@ -161,7 +161,7 @@ def spread(work: Callable[[int], Result], count: int) -> Iterator[Result]:
 def _fork(work: Callable[[int], object], numbers: range, others: Sequence[Connection]) -> tuple[int, Connection]:
     """Start a process with part of the work; return its id and the connection with its results."""
     reader, writer = Pipe(duplex=False)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the child has said what it does with Ctrl-C
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the child has set what it does on Ctrl-C
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -174,7 +174,7 @@ def _fork(work: Callable[[int], object], numbers: range, others: Sequence[Connec
 
 
 def _work(work: Callable[[int], object], numbers: range, writer: Connection) -> NoReturn:
-    """Do a part of the work in a process of its own, until it is done, ended, or nobody reads any more."""
+    """Do a part of the work in a process of its own, until it is done, or killed, or the reader has gone."""
     try:
         for number in numbers:
             writer.send(work(number))
@@ -188,16 +188,16 @@ _FLAGS = ("-std=c99", "-O2", "-shared", "-fPIC")
 
 
 def compiler() -> Path | None:
-    """Return the C compiler, or None when none is found."""
+    """Return the C compiler, or None if none is found."""
     path = next(filter(None, map(shutil.which, _NAMES)), None)
     return Path(path) if path else None
 
 
 def compile_library(source: str) -> ctypes.CDLL:
-    """Compile C text and load it. Raises DsaError without a compiler, and where it refused, did not end, or its result was not loaded."""
+    """Compile C text and load it. Raises DsaError if there is no compiler, it fails or does not end, or its result cannot be loaded."""
     program = compiler()
     if program is None:
-        raise _compile_error("no C compiler was found (looked for cc, gcc, clang); install one, or use another engine")
+        raise _compile_error("there is no C compiler (looked for cc, gcc, clang); install one, or use another engine")
     with tempfile.TemporaryDirectory(prefix="dsa-") as folder:
         text, library = Path(folder, "search.c"), Path(folder, "search.so")
         text.write_text(source, encoding="ascii")

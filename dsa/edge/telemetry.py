@@ -1,7 +1,7 @@
 """Telemetry: the spans of a run as OTLP over HTTP, and its ledger entries as log records.
 
 `Telemetry` makes spans (`dsa.runtime.timeline`) from ledger entries. OpenTelemetry's own batch processor and exporter send them from a thread of
-their own. OpenTelemetry is imported only when a run is traced. A missing collector breaks nothing and is not waited for; at the end a sentence
+their own. OpenTelemetry is imported only when a run is traced. A missing collector breaks nothing and delays nothing; at the end a sentence
 says how many spans were not delivered.
 
 `LedgerLog` logs each ledger entry on the logger `dsa` of the standard library. Its fields have what the entry says, but no texts of models or
@@ -42,7 +42,7 @@ from dsa.runtime.ledger import (
 from dsa.runtime.secrets import Secrets
 from dsa.runtime.timeline import Moment, Spans, TelemetrySpan
 
-#: Either variable turns tracing on, and says where spans are sent.
+#: Either variable turns tracing on and says where to send spans.
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PATIENCE_S, _LAST_S = 2.0, 0.5
 _LOGGER = "opentelemetry"
@@ -74,11 +74,11 @@ class Telemetry:
             self._emit(span)
 
     def emit(self, span: TelemetrySpan) -> None:
-        """Send a span that something else has made."""
+        """Send a span that was made elsewhere."""
         self._emit(span)
 
     def close(self, error: str | None = None) -> None:
-        """End what is still open; `error` says why the run has stopped."""
+        """End the open spans; `error` says why the run stopped."""
         for span in self._spans.close(self._now_ns(), error):
             self._emit(span)
 
@@ -87,7 +87,7 @@ class Telemetry:
 def trace_run(secrets: Secrets, tell: Callable[[str], None]) -> Iterator[Telemetry]:
     """Trace a run, and send the spans where OpenTelemetry's variables say (default: http://localhost:4318).
 
-    `tell` is called with a sentence when spans were not delivered. Raises DsaError where OpenTelemetry is not installed.
+    `tell` is called with a sentence when spans were not delivered. Raises DsaError if OpenTelemetry is not installed.
     """
     sender = _Sender(secrets)
     telemetry = Telemetry(sender.send)
@@ -128,7 +128,7 @@ class _Trouble(logging.Handler):
 
 
 class _Sender:
-    """Hands spans to OpenTelemetry."""
+    """Passes spans to OpenTelemetry."""
 
     def __init__(self, secrets: Secrets) -> None:
         try:
@@ -138,7 +138,7 @@ class _Sender:
             from opentelemetry.sdk.util.instrumentation import InstrumentationScope
         except ImportError as missing:
             raise DsaError(
-                f"a run can be traced with OpenTelemetry only, and it is not installed; run: {install_hint('otel')}",
+                f"tracing a run needs OpenTelemetry, which is not installed; run: {install_hint('otel')}",
                 code="TelemetryError",
             ) from missing
         own = {"service.name": "dsa", "service.version": version("dual-state-agents")}
@@ -153,12 +153,12 @@ class _Sender:
         self._processor = BatchSpanProcessor(self._exporter)
 
     def send(self, span: TelemetrySpan) -> None:
-        """Queue a span; nothing is waited for."""
+        """Queue a span, without waiting."""
         self._sent_count += 1
         self._processor.on_end(_readable(span, self._resource, self._scope))
 
     def close(self) -> str:
-        """Send the queued spans, with little patience. Return how many were not delivered, as a sentence; empty when all were."""
+        """Send the queued spans, without waiting long. Return a sentence that says how many were not delivered; empty if all were."""
         self._trouble.is_noticed.clear()
         thread = threading.Thread(target=self._shut_down, name="dsa-telemetry", daemon=True)
         thread.start()
@@ -168,7 +168,7 @@ class _Sender:
         self._logger.removeHandler(self._trouble)
         self._logger.propagate = self._propagate_before
         lost_count = self._sent_count - self._exporter.delivered_count
-        message = self._trouble.message.partition(", retrying in ")[0]  # it is not waited for
+        message = self._trouble.message.partition(", retrying in ")[0]  # do not wait for it
         why = f": {message}" if message else ""
         return (
             self._secrets.text(f"{lost_count} of {self._sent_count} spans were not delivered{why}")
@@ -207,7 +207,7 @@ def _readable(span: TelemetrySpan, resource: Any, scope: Any) -> Any:  # noqa: A
 
 
 LOGGER = logging.getLogger("dsa")
-LOGGER.addHandler(logging.NullHandler())  # else Python would print warnings of a logger that nobody has configured
+LOGGER.addHandler(logging.NullHandler())  # otherwise Python would print warnings of a logger without configuration
 
 LEVELS = ("debug", "info", "warning", "error")
 Form = Literal["text", "json"]
@@ -228,7 +228,7 @@ class LedgerLog:
 
     def take(self, entry: Entry, is_new: bool) -> None:  # noqa: FBT001  (as above)
         """Log an entry if it is new."""
-        if type(entry) is EventEntry:  # in half the time of `match`: this sees every entry of every run
+        if type(entry) is EventEntry:  # takes half the time of `match`, and this sees every entry of every run
             self._seq = entry.seq
         elif type(entry) is RowEntry:
             self._state = entry.target
@@ -263,9 +263,9 @@ class LedgerLog:
 
 
 def _may_warn(entry: Entry) -> bool:
-    """Return whether an entry may be worth a warning; everything else is logged as information at most."""
+    """Return whether an entry may be worth a warning; all others are logged as information at most."""
     if type(entry) is ResultEntry:
-        return entry.has_failed  # one that waits for a part is looked at more closely
+        return entry.has_failed  # one that waits for a part gets a closer look
     return isinstance(entry, RefusalEntry | ResumedEntry | ArtifactEntry)
 
 
@@ -328,7 +328,7 @@ class LogLines(logging.Formatter):
         self._form, self._secrets = form, secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record; one without a ledger entry has its message only."""
+        """Write a record; one without a ledger entry has only its message."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         fields: Fields = getattr(record, "dsa", None) or {"kind": "message", "message": self._whole(record)}
         fields = dict(self._secrets.value(fields))

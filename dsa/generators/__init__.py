@@ -1,4 +1,4 @@
-"""The library of generators. None loads a model or a provider's package before it is asked to generate."""
+"""The library of generators. None of them loads a model or a provider's package before it has to generate."""
 
 from dsa.edge.http_stream import StreamLimits
 from dsa.generators.compatible_server import ChatClient, OpenAICompatibleGenerator, ServerSettings

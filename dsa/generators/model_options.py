@@ -1,7 +1,7 @@
-"""Model options: their bounds, the names that a model can have, the seeds of calls, and calls from code that is not asynchronous.
+"""Model options: their bounds, the names that a model can have, the seeds of calls, and calls from synchronous code.
 
-A model is called `local`, a script, an address, or what LiteLLM may know. `require_model_name` says what is wrong with a name. It connects to
-nothing: whether LiteLLM or a server has the model shows when it is called.
+A model is `local`, a script, an address, or a name that LiteLLM may know. `require_model_name` says what is wrong with a name. It connects to
+nothing: whether LiteLLM or a server has the model turns out when it is called.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from dsa.text import nearest
 
 
 def require_bounds(*, temperature: float, max_tokens: int | None, timeout_s: float = 1.0) -> None:
-    """Raise ValueError unless the temperature is from 0 on, and token limit and time limit are more than 0."""
+    """Raise ValueError unless the temperature is 0 or more, and token limit and time limit are more than 0."""
     if not (math.isfinite(temperature) and temperature >= 0):
-        raise ValueError(f"temperature = {temperature:g} is none: it is 0 or more")
+        raise ValueError(f"temperature = {temperature:g} is not valid: it must be 0 or more")
     if max_tokens is not None and max_tokens < 1:
-        raise ValueError(f"max_tokens = {max_tokens} is too few: at least 1")
+        raise ValueError(f"max_tokens = {max_tokens} is too few: it must be at least 1")
     if not (math.isfinite(timeout_s) and timeout_s > 0):
-        raise ValueError(f"timeout_s = {timeout_s:g} is no time limit: it is more than 0")
+        raise ValueError(f"timeout_s = {timeout_s:g} is not a valid time limit: it must be more than 0")
 
 
 _T = TypeVar("_T")
 
 
 def run_blocking(begin: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """Run a coroutine in an event loop of its own and return its result; in a thread of its own where a loop runs already, which stands still meanwhile."""
+    """Run a coroutine in an event loop of its own and return its result. If a loop is already running, use a thread and stop that loop in the meantime."""
     if not _in_a_loop():
         return asyncio.run(begin())
     results: list[_T] = []
@@ -79,33 +79,33 @@ LOCAL = "local"
 SCRIPT_PREFIX = "scripted:"
 FORMS = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name such as provider/model"
 _NEAR = 0.75
-#: An address without its scheme: a host that no model is called like, or any host with a port and a path.
+#: An address without its scheme: a host that is not a model's name, or any host with a port and a path.
 _HOST = re.compile(r"(localhost|\d{1,3}(\.\d{1,3}){3}|\[[\da-fA-F:]+\])([:/#]|$)|[\w.-]+:\d+/")
 
 
 def require_model_name(name: str) -> None:
-    """Raise ValueError, with the names that are allowed, for a name that no model can have."""
+    """Raise ValueError, with the allowed forms, for a name that no model can have."""
     before = re.split(r"[:/]", name, maxsplit=1)[0]
     if not name.strip():
-        raise ValueError(f"the model has no name: it is {FORMS}")
+        raise ValueError(f"the model has no name: write {FORMS}")
     if name == LOCAL:
         return
     if name.startswith(SCRIPT_PREFIX):
         if not name.removeprefix(SCRIPT_PREFIX).strip():
-            raise ValueError(f"'{name}' names no script: write {SCRIPT_PREFIX}FILE")
+            raise ValueError(f"'{name}' does not name a script: write {SCRIPT_PREFIX}FILE")
     elif name.startswith(SCHEMES):
         read_endpoint(name)
     elif re.match(r"[^/:]*://", name):
-        raise ValueError(f"'{name}' is no address of a model: it begins with {' or '.join(SCHEMES)}")
+        raise ValueError(f"'{name}' is not the address of a model: it must begin with {' or '.join(SCHEMES)}")
     elif _HOST.match(name) or "#" in name:
-        raise ValueError(f"'{name}' is no model: an address begins with {SCHEMES[0]}, as http://HOST/v1#MODEL")
+        raise ValueError(f"'{name}' is not a model: an address begins with {SCHEMES[0]}, as http://HOST/v1#MODEL")
     elif ":" in name and _is_near(before, SCRIPT_PREFIX.rstrip(":")):
-        raise ValueError(f"'{name}' is no model; did you mean '{SCRIPT_PREFIX}{name.partition(':')[2]}'?")
+        raise ValueError(f"'{name}' is not a model; did you mean '{SCRIPT_PREFIX}{name.partition(':')[2]}'?")
     elif name == before and (_is_near(name, LOCAL) or _is_near(name, SCRIPT_PREFIX.rstrip(":"))):
         suggestion = LOCAL if _is_near(name, LOCAL) else f"{SCRIPT_PREFIX}FILE"
-        raise ValueError(f"'{name}' is no model; did you mean '{suggestion}'?")
+        raise ValueError(f"'{name}' is not a model; did you mean '{suggestion}'?")
     elif any(character.isspace() or not character.isprintable() for character in name):
-        raise ValueError(f"'{name}' is no model: it is {FORMS}")
+        raise ValueError(f"'{name}' is not a model: write {FORMS}")
 
 
 def _is_near(name: str, option: str) -> bool:

@@ -1,9 +1,9 @@
 """The generator of any provider that LiteLLM knows, or any server that speaks the OpenAI protocol.
 
-It takes a model name (`openai/gpt-4o-mini`, `ollama_chat/qwen2.5-coder`, ..), gives artifacts with their usage, at once or piece by piece,
-called or awaited. LiteLLM fills in what a provider did not say (0 tokens, or tokens that it has counted itself; `stop` for a stream that just
-ended; the name of the model in the request); in a `StreamResult` what is not known is None. LiteLLM takes seconds to import, so it is imported on the first call. Providers' errors come out as GenerationError, each one
-sentence and what to do.
+It takes a model name (`openai/gpt-4o-mini`, `ollama_chat/qwen2.5-coder`, ..) and returns artifacts with their usage, at once or piece by piece,
+called or awaited. LiteLLM fills in what a provider did not say (0 tokens, or tokens that it counted itself; `stop` for a stream that just
+ended; the name of the model in the request); in a `StreamResult` what is not known is None. LiteLLM takes seconds to import, so it is imported on the
+first call. Providers' errors become GenerationError: one sentence, and what to do.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def read_whole(reply: Any, model: str, tools: Sequence[Mapping[str, Any]] = ()) 
     reconciler = StreamReconciler(list(tools))
     reconciler.feed(reply)
     result = reconciler.finish()
-    if not getattr(reply, "choices", None):  # it is empty, and whole
+    if not getattr(reply, "choices", None):  # it is empty, and complete
         result = attrs.evolve(result, error=None, finish_reason="stop")
     counts = _counts(getattr(reply, "usage", None))
     response_model = str(getattr(reply, "model", None) or "")
@@ -55,7 +55,7 @@ def read_stream(litellm: Any, stream: Any, reconciler: StreamReconciler, model: 
         reconciler.feed({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
     result = attrs.evolve(reconciler.finish(), model="")
     if finish is None and result.error is None:  # the last chunk says `stop` though the provider did not
-        message = "the stream ended, and nothing said that it was finished"
+        message = "the stream ended without a sign that it was finished"
         result = attrs.evolve(result, error=StreamError("interrupted", message), finish_reason=None)
     if not any(getattr(chunk, "usage", None) for chunk in chunks):
         return attrs.evolve(result, usage=None)
@@ -68,12 +68,12 @@ def _usage(counts: tuple[int | None, int | None], cost_usd: float | None) -> dic
     return {"prompt_tokens": counts[0], "completion_tokens": counts[1], "cost": cost_usd}
 
 
-#: Why an answer with an error is not whole, by the code of the error.
+#: Why an answer with an error is not complete, by the code of the error.
 _FAULTS = {"truncated": "cut_off", "filtered": "content_filter", "malformed": "malformed"}
 
 
 def fault_of(result: StreamResult) -> str | None:
-    """Return why this is not a whole answer in words, as a reason; None when it is one."""
+    """Return the reason why this is not a complete answer in words; None if it is one."""
     if result.error is not None:
         text = result.content or result.reasoning or result.finish_reason
         return _FAULTS.get(result.error.code, "interrupted") if text else "nothing"
@@ -82,13 +82,13 @@ def fault_of(result: StreamResult) -> str | None:
 
 
 def _counts(usage: Any) -> tuple[int | None, int | None]:  # noqa: ANN401  # litellm's own type
-    """Return the counts of prompt and answer. A prompt of 0 tokens is LiteLLM's way to say that nobody counted."""
+    """Return the counts of prompt and answer. A prompt of 0 tokens is LiteLLM's way to say that it was not counted."""
     prompt, completion = (count_in(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens"))
     return (prompt, completion) if prompt else (None, None)
 
 
 def _cost(litellm: Any, whole: Any, model: str) -> float | None:  # noqa: ANN401  # litellm's own types
-    """Return the cost by LiteLLM's price list; None for a model that is not on it, which it says by many exceptions."""
+    """Return the cost by LiteLLM's price list; None for a model that is not on it, which LiteLLM reports by many exceptions."""
     try:
         return float(litellm.completion_cost(completion_response=whole, model=model))
     except Exception:  # noqa: BLE001  # on any error the price is not known
@@ -107,12 +107,12 @@ _T = TypeVar("_T")
 
 
 class LiteLLMGenerator(AsyncGeneratorInterface):
-    """Send the prompt as one user message, or, when it has a text for `system`, as messages with roles; the artifact's content is the reply as it came, when it came whole.
+    """Send the prompt as one user message, or, if it has a text for `system`, as messages with roles; the artifact's content is the complete reply, unchanged.
 
     `api_base` is the address of an OpenAI-compatible server (default: OPENAI_API_BASE, OPENAI_BASE_URL); keys come
     from the provider's own variables. Providers without seeds ignore `seed`. `timeout_s` is for one try, `retries` are further tries after
-    failures that may pass. `max_prompt_tokens` bounds the prompt, counted by `count_tokens`, else as LiteLLM counts for the model.
-    ValueError for numbers that mean nothing.
+    failures that may pass. `max_prompt_tokens` limits the prompt, counted by `count_tokens`, or else as LiteLLM counts for the model.
+    Raises ValueError for numbers that make no sense.
     """
 
     def __init__(
@@ -143,14 +143,14 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
     ) -> Artifact:
         """Ask the model; `on_text` is called with each piece of text as it comes.
 
-        Raises ModelUnavailable without litellm, GenerationError for a prompt too long, before anything is asked, and when no whole answer came.
+        Raises ModelUnavailable without litellm, GenerationError for a prompt that is too long, before anything is sent, and if no complete answer came.
         """
         return run_blocking(lambda: _alone(self.agenerate(context, template, on_text)))
 
     async def agenerate(
         self, context: Context, template: PromptTemplate | None = None, on_text: _Show | None = None
     ) -> Artifact:
-        """Do the same in a running event loop. Cancelled, it closes the connection."""
+        """Do the same in a running event loop. If it is cancelled, it closes the connection."""
         await asyncio.to_thread(_litellm)
         start_s = time.monotonic()
         request, tries = self._request_for(context, template), _Tries(self._retries, on_text)
@@ -164,7 +164,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
     def complete(
         self, messages: Sequence[Mapping[str, Any]], *, seed: int, tools: Sequence[Mapping[str, Any]] = ()
     ) -> StreamResult:
-        """Send messages and tools in OpenAI's format, once, and return the whole answer as the reconciler reads it. Raises what `generate` raises."""
+        """Send messages and tools in OpenAI's format, once, and return the complete answer as the reconciler reads it. Raises what `generate` raises."""
         request = self._request(messages, seed) | (_with_tools(tools) if tools else {})
         reply = run_blocking(lambda: _alone(self._complete(request)))
         return read_whole(reply, self._model, tools)
@@ -179,7 +179,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
     ) -> StreamResult:
         """Send messages and tools in OpenAI's format, once, and return what was streamed as the reconciler reads it.
 
-        What LiteLLM's own stream has lost cannot be recovered; whether it ended is read from what LiteLLM keeps beside it. Raises what `generate` raises when
+        What LiteLLM's own stream has lost cannot be recovered; whether it ended is read from what LiteLLM keeps beside it. Raises what `generate` raises if
         nothing came.
         """
         await asyncio.to_thread(_litellm)
@@ -187,7 +187,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         return await self._converse(request, tools, on_text)
 
     def _require_key(self) -> None:
-        """Raise GenerationError where the provider's key is surely missing: some providers' clients send the request without it, and fail in other ways."""
+        """Raise GenerationError if the provider's key is certainly missing: some providers' clients send the request without it, and fail in other ways."""
         if self._base()[0]:
             return
         missing = list(_litellm().validate_environment(model=self._model).get("missing_keys") or [])
@@ -266,18 +266,18 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
             "timeout": self._timeout_s,
             "num_retries": 0,  # LiteLLM's own retries would not be counted
             "max_retries": 0,
-            "drop_params": True,  # a provider without seeds is used without
+            "drop_params": True,  # a provider without seeds gets none
         }
         if self._max_tokens is not None:
             request["max_tokens"] = self._max_tokens
         if self._base()[0]:
             request["api_base"] = self._base()[0]
             if "OPENAI_API_KEY" not in os.environ and self._model.startswith("openai/"):
-                request["api_key"] = "none"  # a local server wants no key; the client wants one to send
+                request["api_key"] = "none"  # a local server needs no key, but the client must send one
         return request
 
     def _base(self) -> tuple[str, str]:
-        """Return the address of the request, and where it is from; two empty texts for the provider's own."""
+        """Return the address of the request and where it comes from; two empty texts for the provider's own."""
         if self._api_base:
             return self._api_base, "api_base"
         names = _API_BASE_VARIABLES if self._model.startswith("openai/") else ()
@@ -344,7 +344,7 @@ class _Tries:
                 raise
 
     def pause_after(self, error: GenerationError) -> float:
-        """Return how long to wait before the next try. Raises the error when there is none: nothing is shown twice."""
+        """Return how long to wait before the next try. Raises the error if there is none: nothing is shown twice."""
         if self._has_shown:
             raise error
         pause_s = self.retries.pause_s(error, len(self.failed))
@@ -367,15 +367,15 @@ def _budget(model: str, most: int | None, count: Callable[[str], int] | None) ->
 
 
 def _with_tools(tools: Sequence[Mapping[str, Any]]) -> _Request:
-    """Return the part of a request that offers tools, to a provider that has none as well: better an error than no tool.
+    """Return the part of a request that offers tools, even to a provider without tools: an error is better than a missing tool.
 
-    Without the third argument LiteLLM imports its MCP gateway, which needs packages that it does not come with.
+    Without the third argument LiteLLM imports its MCP gateway, which needs packages that LiteLLM does not install.
     """
     return {"tools": list(tools), "allowed_openai_params": ["tools"], "_skip_mcp_handler": True}
 
 
 def _litellm() -> Any:  # noqa: ANN401  # litellm's types are not followed
-    """Return LiteLLM, without the warnings that its users cannot fix: they come as its classes are first used."""
+    """Return LiteLLM, without the warnings that its users cannot fix: they appear when its classes are first used."""
     litellm = _import_litellm()
     warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"litellm\b")
     warnings.filterwarnings(
@@ -400,19 +400,19 @@ def _import_litellm() -> Any:  # noqa: ANN401  # litellm's types are not followe
         ) from error
     _bound_answers(AsyncHTTPHandler)
     litellm.suppress_debug_info = True
-    litellm.disable_aiohttp_transport = True  # it refuses an address with a user's name, which httpx takes
+    litellm.disable_aiohttp_transport = True  # it refuses an address with a user's name, which httpx accepts
     if litellm.disable_hf_tokenizer_download is None:
         litellm.disable_hf_tokenizer_download = True
     logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
     return litellm
 
 
-# -- the bound on what is read -----------------------------------------------------------------------------------------
+# -- the limit on what is read -----------------------------------------------------------------------------------------
 # LiteLLM reads a whole answer, a line of a stream and the body of a refusal for as long as a server writes. It makes all its connections by two functions.
 
 
 def _bound_answers(handler: Any) -> None:  # noqa: ANN401  # litellm's types are not followed
-    """Bound the answers of all connections that LiteLLM's `AsyncHTTPHandler` makes. AttributeError for a LiteLLM that makes them otherwise."""
+    """Limit the answers of all connections that LiteLLM's `AsyncHTTPHandler` makes. Raises AttributeError for a LiteLLM that makes them in another way."""
     make_transport, make_mounts = handler.create_async_transport, handler.create_httpx_proxy_mounts
 
     def direct(**how: Any) -> Any:  # noqa: ANN401  # the same
@@ -436,7 +436,7 @@ def _bound_answers(handler: Any) -> None:  # noqa: ANN401  # litellm's types are
 
 
 def _bound_transport(transport: Any) -> Any:  # noqa: ANN401  # httpx's own type, imported late
-    """Bound the answers of a transport of httpx, packed or not."""
+    """Limit the answers of a transport of httpx, compressed or not."""
     ask = transport.handle_async_request
 
     async def ask_within_bound(request: Any) -> Any:  # noqa: ANN401  # the same
@@ -459,7 +459,7 @@ def _bounded_stream() -> Any:  # noqa: ANN401  # a class of httpx's, imported la
     import httpx
 
     class BoundedStream(httpx.AsyncByteStream):
-        """The bytes of an answer, up to the bound."""
+        """The bytes of an answer, up to the limit."""
 
         def __init__(self, response: httpx.Response) -> None:
             self._response = response
@@ -487,7 +487,7 @@ def forget_clients_of_ended_loops(litellm: Any) -> None:  # noqa: ANN401  # lite
     LiteLLM (1.106.2) knows loops by a number that a later one may have again; a client of a loop that has ended fails in the next one
     (`Event loop is closed`).
     """
-    # Anthropic's streams use the one for all; it is made anew, and then kept by loop.
+    # Anthropic's streams use the shared one; it is made again, and then kept by loop.
     vars(litellm).pop("module_level_aclient", None)
     loop = asyncio.get_running_loop()
     if _LOOPS.get(id(loop)) is not loop:
@@ -504,7 +504,7 @@ async def _close_clients(litellm: Any) -> None:  # noqa: ANN401  # litellm has n
 
 
 def _take_clients(cache: Any) -> list[Any]:  # noqa: ANN401  # litellm's own types
-    """Take out the clients of the running loop, whose names end as LiteLLM ends them."""
+    """Remove the clients of the running loop, whose names end as LiteLLM ends them."""
     own = cache.update_cache_key_with_event_loop("")
     names = [name for name in list(cache.cache_dict) if str(name).endswith(own)]
     for name in names:

@@ -1,7 +1,7 @@
-"""Errors of LiteLLM as few errors of ours, each one sentence and what to do.
+"""LiteLLM's errors as a few errors of ours: one sentence each, and what to do.
 
-LiteLLM has dozens of classes, and maps the same failure of two providers to two of them; so the whole chain of causes is read.
-`ProviderName.translate` takes an exception and returns a GenerationError with one of the reasons of docs/how-to/models.md. Messages never hold a secret.
+LiteLLM has dozens of classes, and may map the same failure of two providers to two of them, so the whole chain of causes is read.
+`ProviderName.translate` takes an exception and returns a GenerationError with one of the reasons of docs/how-to/models.md. Messages never contain a secret.
 """
 
 import json
@@ -22,7 +22,7 @@ from dsa.edge.model_server import (
 )
 from dsa.runtime.generation import GenerationError, ServerFault, Usage
 
-#: The code of the error for an answer of more bytes than any may have. It is raised out of LiteLLM, and is among the causes of what LiteLLM raises.
+#: The code of the error for an answer with too many bytes. It is raised inside LiteLLM, and is among the causes of what LiteLLM raises.
 ANSWER_TOO_LARGE = "AnswerTooLarge"
 _MOST_DETAIL = 200
 _MOST_CAUSES = 20
@@ -46,7 +46,7 @@ _BAD_ADDRESS = frozenset({"UnsupportedProtocol", "InvalidURL"})
 
 @attrs.frozen
 class ProviderName:
-    """Who was asked, by which address from where (the option or variable), and for how long: for messages."""
+    """For messages: which model was asked, at which address, where the address comes from (the option or variable), and for how long."""
 
     model: str
     address: str
@@ -54,21 +54,21 @@ class ProviderName:
     timeout_s: float
 
     def error(self, reason: str, usage: Usage | None = None, why: str = "") -> GenerationError:
-        """Return the error of an answer that is not usable, which took `usage`; for a malformed one with its provider's words."""
+        """Return the error for an unusable answer that took `usage`; for a malformed one with its provider's words."""
         code = "bad_answer" if reason in {"no_text", "nothing", "malformed", "too_large"} else reason
         message = self._sentence(reason) + (f" ({why})" if reason == "malformed" else "")
         return GenerationError(f"{message}.", code, usage)
 
     def without_key(self, variable: str) -> GenerationError:
         """Return the error for a missing key."""
-        message = f"{self.model} needs a key, and there is none; set {variable} in the environment."
+        message = f"{self.model} needs a key, but none is set; set {variable} in the environment."
         return GenerationError(message, "authentication")
 
     def translate(self, error: Exception) -> GenerationError:
-        """Return the error for what LiteLLM raised, with the words of the server, if there are any. It has what a server said."""
+        """Return the error for what LiteLLM raised, with the server's words if there are any."""
         if _NO_PROVIDER in str(error):
-            hint = "write it as provider/model, such as openai/gpt-4o-mini, or say local or scripted:FILE"
-            return GenerationError(f"LiteLLM knows no provider for '{self.model}'; {hint}.", "not_found")
+            hint = "write it as provider/model, such as openai/gpt-4o-mini, or write local or scripted:FILE"
+            return GenerationError(f"LiteLLM does not know a provider for '{self.model}'; {hint}.", "not_found")
         causes = _causes(error)
         names = {name for cause in causes for name in _names(cause)}
         if ANSWER_TOO_LARGE in names:
@@ -114,14 +114,14 @@ _SENTENCES = {
     "gave_up": "{where} gave up waiting for {model}; try again or use a faster model",
     "unreachable": "{model} cannot be reached at {where}; check that the server runs and that the address is right",
     "not_found": "{where} does not know the model {model}; check its name",
-    "bad_answer": "{where} gave an answer for {model} that is none of the OpenAI protocol; check the address",
-    "interrupted": "The answer of {model} broke off before it was whole; try again",
+    "bad_answer": "{where} gave an answer for {model} that does not follow the OpenAI protocol; check the address",
+    "interrupted": "The answer of {model} broke off before it was complete; try again",
     "server_error": "The server of {model} failed; try again later",
     "cut_off": "The answer of {model} was cut off at its limit of tokens; raise max_tokens, or ask for less",
-    "nothing": "{where} gave nothing for {model} that is an answer; check the address",
-    "no_address": "'{where}' is no address at which {model} could be asked; write it as http://HOST:PORT/v1 or https://.. ({given_by})",
+    "nothing": "{where} did not give an answer for {model}; check the address",
+    "no_address": "'{where}' is not an address for {model}; write it as http://HOST:PORT/v1 or https://.. ({given_by})",
     "failed": "{model} could not answer",
-    "too_large": "{model} does not end: its answer has more than {most} bytes, and was cut off there; set max_tokens",
+    "too_large": "{model} does not stop: its answer has more than {most} bytes, and was cut off there; set max_tokens",
     "malformed": "{model} gave an answer that its provider calls malformed; try again or use another model",
     "no_text": "{model} gave an answer without text; try again or use another model",
 }
@@ -170,14 +170,14 @@ def _unread(names: set[str], causes: list[BaseException]) -> bool:
 
 
 def _ends_too_soon(error: BaseException) -> bool:
-    """Return whether an answer is the beginning of some JSON: a server that says no length may close in the middle."""
+    """Return whether an answer is the beginning of some JSON: a server that does not send a length may close in the middle."""
     if not isinstance(error, json.JSONDecodeError) or not error.doc.lstrip().startswith(("{", "[")):
         return False
     return error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
 
 
 def _refusal(causes: list[BaseException]) -> tuple[int | None, str]:
-    """Return the status with which a server refused, None when none did, and what it said: LiteLLM also makes responses of its own, which no server sent."""
+    """Return the status with which a server refused (None if none did) and what it said. LiteLLM also makes responses of its own, which no server sent."""
     bodies = [getattr(cause, "body", None) for cause in causes]
     words = next((message_in(_body_bytes(body)) for body in bodies if body), "")
     for cause in causes:
@@ -193,7 +193,7 @@ def _body_bytes(body: object) -> bytes:
 
 
 def _content(response: Any) -> bytes:  # noqa: ANN401  # httpx's own type, imported late
-    """Return the bytes of an answer; none, of a stream that nobody has read to its end."""
+    """Return the bytes of an answer; empty for a stream that was not read to its end."""
     try:
         return bytes(response.content)
     except RuntimeError:  # httpx's StreamError
@@ -211,7 +211,7 @@ def _plain(error: Exception) -> str:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """Return an error and all that caused it; LiteLLM has the error that broke off a stream in a field."""
+    """Return an error and all its causes; LiteLLM keeps the error that broke off a stream in a field."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and len(causes) < _MOST_CAUSES:
@@ -227,7 +227,7 @@ def _names(error: BaseException) -> set[str]:
 
 
 def _wait_s(causes: list[BaseException]) -> float | None:
-    """Return how many seconds the provider asks to wait (`Retry-After`), when it does."""
+    """Return how many seconds the provider asks to wait (`Retry-After`), if it does."""
     headers = (getattr(getattr(cause, "response", None), "headers", None) for cause in causes)
     waits = (said_to_wait_s(each, time.time()) for each in headers if each is not None)
     return next((wait_s for wait_s in waits if wait_s is not None), None)

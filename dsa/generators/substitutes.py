@@ -1,8 +1,8 @@
 """Generators without a model: scripted replies, a function, or a program of your own.
 
-`ScriptedGenerator` returns replies that were written down before, for tests and for runs without a model. `load_script` reads them from a Markdown
+`ScriptedGenerator` returns replies that were written in advance, for tests and for runs without a model. `load_script` reads them from a Markdown
 file: every fenced block outside of lists and quotations is one reply, in order. Blocks under a heading `## STEP` are the replies for that
-step alone; all others are for every other step. A reply that holds a fence itself stands in a longer one.
+step alone; all others are for every other step. A reply that contains a fence needs a longer one around it.
 
 `FunctionGenerator` takes a function of the prompt, `CommandGenerator` a command. A failure of the program is a GenerationError.
 """
@@ -26,9 +26,9 @@ from dsa.runtime.generation import GenerationError, ModelUnavailable, Usage
 
 
 class ScriptedGenerator(GeneratorInterface):
-    """Returns the replies in order, each once; GenerationError when there is none left.
+    """Returns the replies in order, each once. Raises GenerationError when none is left.
 
-    `steps` has replies for single steps: a step that is named there (Context.step) gets those, all others share
+    `steps` has replies for single steps: a step that is in it (Context.step) gets those, all others share
     `texts`. Safe to call from several threads.
     """
 
@@ -55,14 +55,14 @@ class ScriptedGenerator(GeneratorInterface):
         return Artifact(content=self._queues[queue][count], usage=Usage("scripted", seconds=0.0, cost_usd=0.0))
 
     def skip(self, step: str) -> None:
-        """Leave out the next reply for a step: a resumed run has used it before."""
+        """Skip the next reply for a step, because a resumed run has used it before."""
         queue = step if step in self._queues else ""
         with self._lock:
             self._used_counts[queue] = min(self._used_counts[queue] + 1, len(self._queues[queue]))
 
 
 def load_script(path: str | Path) -> ScriptedGenerator:
-    """Read a script. Raises DocumentError for a file that cannot be read or that holds no reply."""
+    """Read a script. Raises DocumentError for a file that cannot be read or has no reply."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -70,7 +70,7 @@ def load_script(path: str | Path) -> ScriptedGenerator:
         raise DocumentError(str(path), f"the script cannot be read: {reason}") from error
     steps = parse_script(text)
     if not any(steps.values()):
-        raise DocumentError(str(path), "the script has no reply: each is a fenced block (```)")
+        raise DocumentError(str(path), "the script has no reply: write each as a fenced block (```)")
     return ScriptedGenerator(steps.pop(""), steps, source=str(path))
 
 
@@ -89,27 +89,25 @@ def parse_script(text: str) -> dict[str, list[str]]:
 
 _MOST_BYTES = 1_000_000
 _MOST_SAID = 300
-_MEANT_ASYNC = (
-    ", and a FunctionGenerator awaits nothing: derive an AsyncGeneratorInterface, with `agenerate` beside `generate`"
-)
+_MEANT_ASYNC = "; a FunctionGenerator cannot await it: derive a class from AsyncGeneratorInterface, with `agenerate` beside `generate`"
 
 
 class FunctionGenerator(GeneratorInterface):
-    """Calls a function with the rendered prompt; it returns a text, or a whole Artifact.
+    """Calls a function with the rendered prompt; it returns a text, or an Artifact.
 
-    TypeError for anything else, and for an async function: what is to be awaited is an AsyncGeneratorInterface.
+    Raises TypeError for anything else, and for an async function: use an AsyncGeneratorInterface for one.
     """
 
     def __init__(self, function: Callable[[str], str | Artifact]) -> None:
         self._name = getattr(function, "__name__", type(function).__name__)
         if not callable(function):
-            raise TypeError(f"a FunctionGenerator needs a function of the prompt, and this is a {self._name}")
+            raise TypeError(f"a FunctionGenerator needs a function of the prompt; this is a {self._name}")
         if any(map(_is_async, (function, type(function).__call__))):
             raise TypeError(f"{self._name} is an async function{_MEANT_ASYNC}")
         self._function = function
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
-        """Call it. What it raises passes through."""
+        """Call it. Errors that it raises pass through."""
         result: object = self._function(render(template, context))
         if isinstance(result, Artifact):
             return result
@@ -129,8 +127,8 @@ class CommandGenerator(GeneratorInterface):
     """Runs a program with the rendered prompt on its standard input; the artifact's content is what it writes to its standard output.
 
     `command` is split as a shell does, and no shell is started; a program without a slash is looked up in PATH, one with a slash from
-    `document_folder`, or the working folder. It is yours and runs as you do. `timeout_s` bounds one call, `most_bytes` what it may write.
-    ValueError for no command, for a program that is not there, and for numbers that mean nothing.
+    `document_folder`, or the working folder. It is your own program and runs with your rights. `timeout_s` limits one call, `most_bytes` what it may write.
+    Raises ValueError if there is no command or no such program, and for numbers that make no sense.
     """
 
     def __init__(
@@ -143,7 +141,7 @@ class CommandGenerator(GeneratorInterface):
     ) -> None:
         require_bounds(temperature=0.0, max_tokens=None, timeout_s=timeout_s)
         if most_bytes < 1:
-            raise ValueError(f"most_bytes = {most_bytes} is too few: at least 1")
+            raise ValueError(f"most_bytes = {most_bytes} is too few: it must be at least 1")
         words = shlex.split(command)
         if not words:
             raise ValueError("the command is empty")
@@ -152,7 +150,7 @@ class CommandGenerator(GeneratorInterface):
         self._timeout_s, self._most_bytes = timeout_s, most_bytes
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
-        """Run it. Raises ModelUnavailable when it cannot be started, GenerationError when it fails or writes no text."""
+        """Run it. Raises ModelUnavailable if it cannot be started, GenerationError if it fails or writes no text."""
         prompt = render(template, context).encode("utf-8", "replace")
         program, began_s = self._program, time.monotonic()
         try:
@@ -179,9 +177,9 @@ class CommandGenerator(GeneratorInterface):
 
 
 def _find_program(name: str, folder: Path) -> str:
-    """Return the path of a program: from a folder, where the name has a slash, else what PATH has. ValueError when there is none."""
+    """Return the path of a program: from a folder if the name has a slash, else from PATH. Raises ValueError if there is none."""
     program = os.path.join(folder, Path(name)) if "/" in name else name  # noqa: PTH118  (keeps a slash, where PATH is not asked)
     path = shutil.which(program)
     if path is None:
-        raise ValueError(f"there is no program '{program}': give its path, or install it where PATH leads")
+        raise ValueError(f"there is no program '{program}': write its path, or install it in a folder of PATH")
     return os.path.abspath(path)  # noqa: PTH100  (links and what stands behind them may have names of their own)

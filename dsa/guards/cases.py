@@ -1,7 +1,7 @@
 """The guard of cases: it judges code by calls and the values that they must give.
 
 It takes calls with expected values. The code runs in the sandbox (`dsa.edge.sandbox`), in a process that
-reports what each call gave; the expected values stay in this one. Neither exit status nor printed text means anything.
+reports what each call gave; the expected values stay in this process. Exit status and printed text mean nothing.
 """
 
 import ast
@@ -31,13 +31,13 @@ _MOST_LISTED = 10
 
 
 class CasesGuard(GuardInterface):
-    """Pass code whose every call gives the expected value, of the same type all the way down (True is not 1).
+    """Pass code for which every call gives the expected value, of the same type at every depth (True is not 1).
 
-    `cases` are `Case` objects or pairs of a call and what is expected: a text is read as a Python literal, like in
+    `cases` are `Case` objects, or pairs of a call and what is expected: a text is read as a Python literal, as in
     the table; anything else is the value itself. Calls are trusted text; floats must match exactly. The feedback
     names the first wrong calls and what they gave, never what was expected unless `show_expected`. `require` names
-    features of the sandbox, or a rung, without which nothing is run; `rung` takes that one instead of the best. Raises ValueError
-    for no cases, a call that is not an expression, an expected text that is not a literal, a time limit that is not valid, unknown names.
+    features of the sandbox, or a rung, without which nothing is run; `rung` uses this rung instead of the best one. Raises ValueError
+    if there are no cases, and for a call that is not an expression, an expected text that is not a literal, an invalid time limit or unknown names.
     """
 
     def __init__(
@@ -53,13 +53,15 @@ class CasesGuard(GuardInterface):
         if not self._cases:
             raise ValueError("a cases guard needs at least one case")
         if not 0 < timeout_s <= _LONGEST_S:
-            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit: more than 0 s, at most {_LONGEST_S} s")
+            raise ValueError(
+                f"timeout_s = {timeout_s:g} is not a valid time limit: it must be more than 0 s and at most {_LONGEST_S} s"
+            )
         self._bounds = Bounds(timeout_s=timeout_s)
         self._confinement = Confinement(require, rung)
         self._show_expected = show_expected
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
-        """Run the code of the artifact and compare. Raises SandboxError where it cannot be confined as is required."""
+        """Run the code of the artifact and compare. Raises SandboxError if it cannot be confined as required."""
         code = extract_code(artifact.content)
         if fault := syntax_fault(code):
             return GuardResult(passed=False, feedback=fault)
@@ -69,7 +71,7 @@ class CasesGuard(GuardInterface):
         return GuardResult(passed=not feedback, feedback=feedback)
 
     def _judge(self, outcome: SandboxOutcome) -> str:
-        """Return the feedback; empty when every call gave what was expected and nothing else was reported."""
+        """Return the feedback; empty if every call gave what was expected and nothing else was reported."""
         report = _read_report(outcome.results, len(self._cases))
         if report.unloadable:
             return f"The code cannot be loaded: {clip(report.unloadable)}"
@@ -111,7 +113,7 @@ def _read_case(case: Case | tuple[str, object]) -> tuple[str, object]:
 
 @attrs.frozen
 class _Report:
-    """The report as read. It `is_whole` when every record is there, in order, once, and nothing else."""
+    """The report as it was read. It `is_whole` if every record is there once and in order, and nothing else."""
 
     is_loaded: bool = False
     unloadable: str = ""
@@ -148,7 +150,7 @@ def _add_record(report: _Report, record: list[Any], count: int) -> _Report:
 
 
 def _fault(kind: str, text: str, expected_value: object) -> str:
-    """Return what is wrong with one answer; empty when it is the expected value."""
+    """Return what is wrong with one answer; empty if it is the expected value."""
     if kind == "raised":
         return f"raised {clip(text)}"
     if kind == "value":
@@ -161,7 +163,7 @@ def _fault(kind: str, text: str, expected_value: object) -> str:
 
 
 def _comparable(value: object) -> object:
-    """Return a value that is equal for equal values of equal types only, all the way down."""
+    """Return a value that is equal for equal values of equal types only, at every depth."""
     if isinstance(value, list | tuple):
         return type(value), tuple(_comparable(item) for item in value)
     if isinstance(value, set | frozenset):
@@ -184,7 +186,7 @@ def _reason(outcome: SandboxOutcome, report: _Report, bounds: Bounds) -> str:
     if outcome.end == "signalled":
         if outcome.cpu_s > bounds.cpu_s - 0.5:
             return f"it used more than {bounds.cpu_s} s of processor time."
-        return f"the process was killed ({_signal_name(outcome.code)}), by a crash or for using too much."
+        return f"the process was killed ({_signal_name(outcome.code)}), because it crashed or used too much."
     if outcome.end == "exited":
         return "the process ended before all calls were done."
     return "the process was lost."

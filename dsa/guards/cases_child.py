@@ -1,9 +1,9 @@
 """The child's side of `dsa.guards.cases`: load the code, evaluate the calls, report what each gave.
 
 Its text is run by `dsa.edge.sandbox`, in the process that also runs the untrusted code. So it must not import
-anything of this package, and must know no expected value. It reports one JSON list a line: `["loaded"]` or
+anything from this package, and must not know an expected value. It reports one JSON list per line: `["loaded"]` or
 `["unloadable", text]`; then for each call `[number, "value", literal]`, `[number, "raised", text]` or
-`[number, "odd", text]` (no plain value); then `["end"]`.
+`[number, "odd", text]` (not a plain value); then `["end"]`.
 """
 
 import json
@@ -19,7 +19,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     type(...): lambda _: "...",
 }  # fmt: skip
 _BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}")}
-_LARGEST_INT = 10**18  # beyond some thousand digits Python refuses decimal conversion; hexadecimal has no such bound
+_LARGEST_INT = 10**18  # beyond some thousand digits Python refuses decimal conversion; hexadecimal has no such limit
 _LARGEST_SIZE = 50_000
 _MOST_TEXT = 200
 
@@ -75,7 +75,7 @@ def _literal(value: Any) -> str:  # noqa: ANN401  # anything at all
         begin, end = _BRACKETS[kind]
         comma = "," if kind is tuple and len(value) == 1 else ""
         return begin + ", ".join(map(_literal, value)) + comma + end
-    raise ValueError(f"an object of type {kind.__name__}, which is no plain value")
+    raise ValueError(f"an object of type {kind.__name__}, which is not a plain value")
 
 
 def _float_literal(value: float) -> str:

@@ -2,8 +2,8 @@
 
 `extract_code` finds the code in the text of an artifact; `SyntaxGuard` passes what Python parses.
 
-`ForbiddenGuard` takes names that code must not use. It reads what a program says, not what it will do: it does not see names that are put
-together at run time. The sandbox bounds what code can do; this guard says early, and to the model, what is not allowed.
+`ForbiddenGuard` takes names that code must not use. It reads what a program says, not what it will do: it does not see names that are composed
+at run time. The sandbox limits what code can do; this guard tells the model early what is not allowed.
 """
 
 import ast
@@ -19,12 +19,12 @@ from itertools import islice
 from dsa.guards.feedback import clip, clip_middle
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
-# A model may write anything: possessive quantifiers keep the time linear in its text.
+# A model may write anything, so possessive quantifiers keep the time linear in its text.
 _FENCE = re.compile(r"^ {0,3}(?P<ticks>`{3,}+|~{3,}+)[ \t]*+(?P<language>[^\s`]*+)[^`\n]*+$", re.MULTILINE)
 _INDENTED_FENCE = re.compile(r"^ ++(?:`{3}|~{3})", re.MULTILINE)
 _ITEM = re.compile(r" {0,20}(?:[-*+]|\d{1,9}[.)]) {1,4}(?=\S)")
 _TICKS = re.compile(r"`{3,}+|~{3,}+")
-_LOOSE = 3  # blanks that a fence may have before it, beside those of a list
+_LOOSE = 3  # blanks that a fence may have before it, besides those of a list
 _WORD = r"[\w\[\],.|]++"
 _ASSIGNMENT = rf"[A-Za-z_]\w*+(?: *+: *+{_WORD}(?: ++{_WORD})*+)? ++= "
 _CODE_LINE = re.compile(rf"^(?:(?:async )?def |import |from |class |@|{_ASSIGNMENT})", re.MULTILINE)
@@ -37,11 +37,11 @@ _MOST_LINES, _MOST_ENDS, _MOST_TRIED = 10_000, 20, 1_000_000
 def extract_code(reply: str) -> str:
     """Return the code of a reply.
 
-    That is the content of a fence marked as Python; else in a fence without a language; else all from the first line
-    that begins like code (`def`, `import`, `from`, `class`, `@`, `name =`); else the whole reply. A fence that is not closed
-    reaches to the end. Of several fences, and of several lines that may close one (a text in the code may hold fences), it is the longest that compiles,
-    else the first; of each, the first and the last 20 are tried, up to 1,000,000 characters in all. Line ends come out as line feeds, and the
-    content of a fence in a list without the blanks of the list.
+    That is the content of a fence marked as Python, or else of a fence without a language; or else everything from the first line
+    that begins like code (`def`, `import`, `from`, `class`, `@`, `name =`); or else the whole reply. A fence that is not closed
+    reaches to the end. Of several fences, and of several lines that may close one (a text in the code may hold fences), the longest that compiles counts,
+    or else the first; the first and the last 20 of each are tried, up to 1,000,000 characters in all. Line ends become line feeds, and the
+    content of a fence in a list loses the blanks of the list.
     """
     text = _plain(reply)
     lines = list(islice(_FENCE.finditer(text), _MOST_LINES))
@@ -54,7 +54,7 @@ def extract_code(reply: str) -> str:
 
 
 def _longest(text: str, lines: list[re.Match[str]], languages: frozenset[str]) -> str:
-    """Return the longest code that compiles between a fence of these languages and a line that may close it; empty when there is no choice, or none does."""
+    """Return the longest code that compiles between a fence of these languages and a line that may close it; empty if there is no choice, or none compiles."""
     closers = [line for line in lines if not line["language"] and not line[0].strip(" \t`~")]
     openers = [line for line in lines if line["language"].lower() in languages and line not in closers[-1:]]
     spans: list[tuple[int, int]] = []
@@ -74,7 +74,7 @@ def _ends(lines: list[re.Match[str]]) -> list[re.Match[str]]:
 
 
 def extract_fenced(reply: str, language: str) -> str:
-    """Return the first fence in a language, else the first without one, else the whole reply. Line ends come out as line feeds."""
+    """Return the first fence in a language, else the first without one, else the whole reply. Line ends become line feeds."""
     text = _plain(reply)
     fences = _fences(text)
     bodies = (body for choice in (language, "") for fence_language, body in fences if fence_language == choice)
@@ -82,11 +82,11 @@ def extract_fenced(reply: str, language: str) -> str:
 
 
 def _plain(reply: str) -> str:
-    """Return a reply with line feeds, in which no fence is indented: one in a list is, with its content, by as much as the text of its item (CommonMark)."""
+    """Return a reply with line feeds and without indented fences: in a list, a fence and its content are indented like the text of the item (CommonMark)."""
     text = reply.replace("\r\n", "\n").replace("\r", "\n")
     if not _INDENTED_FENCE.search(text):
         return text
-    item, indent, ticks = 0, 0, ""  # where the text of the list's item begins; of the fence that is open
+    item, indent, ticks = 0, 0, ""  # where the text of the list's item begins; the open fence
     lines = text.split("\n")
     for number, line in enumerate(lines):
         bare = line.lstrip(" ")
@@ -129,11 +129,11 @@ class SyntaxGuard(GuardInterface):
 
 
 def syntax_fault(code: str, what: str = "The code") -> str:
-    """Return what keeps the code from being Python; empty when nothing does. `what` begins the sentence."""
+    """Return why the code is not Python; empty if it is. `what` begins the sentence."""
     if not code.strip():
         return "There is no code in the answer."
     if len(code) > _MOST_CODE:
-        return f"{what} is too long: {len(code)} characters, and at most {_MOST_CODE} are read."
+        return f"{what} is too long: {len(code)} characters; at most {_MOST_CODE} are read."
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an odd escape is not a syntax error
@@ -142,14 +142,14 @@ def syntax_fault(code: str, what: str = "The code") -> str:
         place = f" in line {error.lineno}" if error.lineno else ""
         return f"{what} has a syntax error{place}: {clip_middle(error.msg)}."
     except ValueError:  # a NUL in newer Pythons, a lone surrogate
-        return f"{what} holds characters that no source file may hold."
+        return f"{what} has characters that are not allowed in a source file."
     except (RecursionError, MemoryError):
         return f"{what} is nested too deeply to be read."
     return ""
 
 
 def comments(code: str) -> list[tuple[int, str]]:
-    """Return the comments of a program, each with its line; of what cannot be cut into words, all that may be one."""
+    """Return the comments of a program, each with its line; if it cannot be split into tokens, everything that may be one."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(code).readline))
         return [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
@@ -174,15 +174,15 @@ class ForbiddenGuard(GuardInterface):
     """Reject code that imports forbidden modules or names forbidden calls; fatal, unless `fatal` is false.
 
     Names are followed through imports, `as`, plain assignments, `getattr(x, "y")`, `__import__("x")` and `sys.modules["x"]`. A module
-    stands for all that lies in it, `*` in a call for any letters. Text that is not Python fails. ValueError for nothing to forbid, and
-    for a name that no module or call can have: it would forbid nothing.
+    stands for everything in it, `*` in a call for any letters. Text that is not Python fails. Raises ValueError if nothing is forbidden, and
+    for a name that no module or call can have, because it would forbid nothing.
     """
 
     def __init__(
         self, imports: tuple[str, ...] = IMPORTS, calls: tuple[str, ...] = CALLS, *, fatal: bool = True
     ) -> None:
         if not imports and not calls:
-            raise ValueError("a guard that forbids nothing judges nothing: give imports or calls")
+            raise ValueError("this guard forbids nothing: write imports or calls")
         _require_names("imports", imports, "")
         _require_names("calls", calls, "*")
         self._imports, self._fatal = tuple(imports), fatal
@@ -201,7 +201,7 @@ class ForbiddenGuard(GuardInterface):
         return GuardResult(passed=False, feedback=f"Security: {'; '.join(faults)}{more}.", fatal=self._fatal)
 
     def _forbidden_names(self, tree: ast.Module) -> dict[str, int]:
-        """Return each forbidden name with the first line where it stands, in the order of the lines."""
+        """Return each forbidden name with the first line where it appears, in the order of the lines."""
         names = _Names(tree)
         lines: dict[str, int] = {}
         for name, line in sorted(names.uses(), key=lambda use: use[1]):
@@ -217,15 +217,15 @@ class ForbiddenGuard(GuardInterface):
 
 
 def _require_names(option: str, names: tuple[str, ...], wild: str) -> None:
-    """Raise ValueError for the first that is not a dotted name; `wild` may stand in for its letters."""
+    """Raise ValueError for the first that is not a dotted name; `wild` may replace letters in it."""
     if isinstance(names, str):
-        raise ValueError(f"{option} is one text: give a tuple of names")  # noqa: TRY004  # as for its parts
+        raise ValueError(f"{option} is one text: use a tuple of names")  # noqa: TRY004  # as for its parts
     for name in names:
         plain = name.replace(wild, "a") if wild else name
         if not all(part.isidentifier() for part in plain.split(".")):
-            characters = "dots and *" if wild else "dots; a module stands for all that lies in it"
+            characters = "dots and *" if wild else "dots; a module stands for everything in it"
             raise ValueError(
-                f"'{name}' in {option} is not a name, and would forbid nothing: names have letters, digits, _ and {characters}; commas stand between them"
+                f"'{name}' in {option} is not a name, and would forbid nothing: names have letters, digits, _ and {characters}; separate them by commas"
             )
 
 

@@ -1,9 +1,9 @@
-"""Feedback of guards: its bounds, and the calls of guards from code that is not asynchronous.
+"""Feedback of guards: its limits, and calls of guards from synchronous code.
 
-Feedback goes into the next prompt, and what a guard saw may be of any size: texts of any length become short ones, which say that something
+Feedback goes into the next prompt, and what a guard saw may have any size, so texts of any length become short ones, which say that something
 was left out.
 
-`verdict_of` calls a guard, also an asynchronous one. A `UsingGuard` gets its own data of events, and not that of the guards beside it.
+`verdict_of` calls a guard, even an asynchronous one. A `UsingGuard` gets its own data of events, and not that of other guards.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from typing import Any
 
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult, required_verdict
 
-#: The most that a guard of the library says of one artifact.
+#: The most characters that a guard of the library says about one artifact.
 MOST_LINES, MOST_CHARACTERS = 20, 2_000
 #: The most characters of a value, message or name that is quoted.
 MOST_QUOTED = 160
 _MOST_IN_A_LINE = 300
-_ENOUGH = 10 * MOST_CHARACTERS  # of a longer text only so much of each end is looked at
+_ENOUGH = 10 * MOST_CHARACTERS  # of a longer text, only this much of each end is looked at
 _LEFT_OUT = "... (some of it is left out)"
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]+")
 
@@ -31,7 +31,7 @@ def clip(text: str, most: int = MOST_QUOTED) -> str:
 
 
 def clip_middle(text: str, most: int = MOST_QUOTED) -> str:
-    """Return the beginning and the end of a text on one line: of a message whose point comes after a value of any length."""
+    """Return the beginning and the end of a text on one line: for a message whose point comes after a value of any length."""
     if len(text) <= most:
         return clip(text, most)
     half = most // 2
@@ -56,7 +56,7 @@ def bound_text(text: str, end: str = "", *, most_lines: int = MOST_LINES, most: 
 
 
 def together(parts: Sequence[str]) -> str:
-    """Return several feedbacks in one, each shortened to its share where they are too long together."""
+    """Return several feedbacks as one, each shortened to its share if they are too long together."""
     if sum(map(len, parts)) <= MOST_CHARACTERS and bound_text(whole := "\n".join(parts)) == whole:
         return whole
     lines, most = max(4, MOST_LINES // len(parts)), max(200, MOST_CHARACTERS // len(parts) - 1)
@@ -81,9 +81,9 @@ def _lines_within(lines: list[str], room: int) -> list[str]:
 
 
 def verdict_of(name: str, guard: GuardInterface, artifact: Artifact, inputs: Mapping[str, Any]) -> GuardResult:
-    """Ask a guard; for an async one an event loop is run, so there must be none in this thread.
+    """Ask a guard; an async one runs in an event loop, so this thread must not have one already.
 
-    Raises what it raises, and TypeError when it gives no GuardResult.
+    Raises what the guard raises, and TypeError if it does not return a GuardResult.
     """
     verdict: object = guard.validate(artifact, **inputs)
     return required_verdict(name, asyncio.run(_await(verdict)) if isawaitable(verdict) else verdict)
@@ -94,7 +94,7 @@ async def _await(verdict: Awaitable[object]) -> object:
 
 
 class UsingGuard(GuardInterface):
-    """A part of a guard, in a table whose guards use data: of the data named `PART:ARGUMENT` it gets its own, as `ARGUMENT`."""
+    """A part of a guard, in a table whose guards use data: it gets the data named `PART:ARGUMENT` as `ARGUMENT`."""
 
     def __init__(self, guard: GuardInterface, part: str) -> None:
         self.blocks = guard.blocks

@@ -1,10 +1,10 @@
-"""The kinds of guards, their compositions, and the guard that a machine means by a name.
+"""The kinds of guards, their compositions, and the guard that a name in a machine stands for.
 
-Takes a name, a machine and the user's own guards, returns a GuardInterface; every mistake is a BindingError with its
+Takes a name, a machine and the user's own guards; returns a GuardInterface. Every mistake is a BindingError with its
 line. It runs no guard.
 
-Compositions take guards by name: in order, all, any, at least k, at once or one after the other. A fatal verdict of any part that is run makes the
-whole fatal; the feedback names the part it came from.
+Compositions take guards by name: in order, all, any, at least k, at once or one after the other. A fatal verdict of any part that runs makes the
+whole fatal; the feedback names the part that it came from.
 """
 
 import json
@@ -34,7 +34,7 @@ _PASSED = GuardResult(passed=True)
 
 
 class AllOf(GuardInterface):
-    """Ask the parts in order and stop at the first that does not pass: its verdict is the whole's."""
+    """Ask the parts in order and stop at the first that does not pass; its verdict is the result."""
 
     def __init__(self, parts: Mapping[str, GuardInterface]) -> None:
         self.parts = _not_empty(parts)
@@ -52,7 +52,7 @@ class Combination(GuardInterface):
     """Ask every part and count: all of them, any, or at least `k` must pass.
 
     The feedback is that of the parts that did not pass; a fatal part makes the whole fatal however many pass. `parallel` asks all at once, in
-    threads; `timeout_s` bounds how long all of them may take: a part that has said nothing by then makes `validate` raise
+    threads; `timeout_s` limits how long all of them may take: a part without a verdict by then makes `validate` raise
     TimeoutError, which is not a verdict.
     """
 
@@ -68,9 +68,9 @@ class Combination(GuardInterface):
         self.parts = _not_empty(parts)
         self.required_count = {"all": len(parts), "any": 1, "at_least": k}[kind]
         if not 1 <= self.required_count <= len(parts):
-            raise ValueError(f"at least {k} of {len(parts)} guards cannot be asked for: k is 1 to {len(parts)}")
+            raise ValueError(f"at least {k} of {len(parts)} guards is not possible: k must be 1 to {len(parts)}")
         if timeout_s is not None and not timeout_s > 0:
-            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit")
+            raise ValueError(f"timeout_s = {timeout_s:g} is not a valid time limit: it must be more than 0 s")
         self._parallel, self._timeout_s = parallel, timeout_s
 
     def validate(self, artifact: Artifact, **inputs: Any) -> GuardResult:  # noqa: ANN401  (JSON)
@@ -100,7 +100,7 @@ class Combination(GuardInterface):
 
 
 class _GuardThread(threading.Thread):
-    """A part of a composition as it is asked. Its thread is left to itself when nobody waits for it any more."""
+    """A part of a composition while it is asked. Its thread is abandoned when nothing waits for it any more."""
 
     def __init__(self, part: str, guard: GuardInterface, artifact: Artifact, inputs: Mapping[str, Any]) -> None:
         super().__init__(name=f"dsa-guard-{part}", daemon=True)
@@ -114,12 +114,12 @@ class _GuardThread(threading.Thread):
             self._outcome = error
 
     def result(self, until_s: float | None) -> GuardResult:
-        """Return the verdict, or raise what the guard raised; TimeoutError when there is neither by then."""
+        """Return the verdict, or raise what the guard raised; TimeoutError if there is neither by then."""
         if self.ident is not None:
             self.join(None if until_s is None else max(0.0, until_s - time.monotonic()))
         if isinstance(self._outcome, GuardResult):
             return self._outcome
-        raise self._outcome or TimeoutError(f"guard {self._part} gave no verdict in time")
+        raise self._outcome or TimeoutError(f"guard {self._part} did not give a verdict in time")
 
 
 def _not_empty(parts: Mapping[str, GuardInterface]) -> dict[str, GuardInterface]:
@@ -134,11 +134,11 @@ def _with_name(name: str, feedback: str) -> str:
 
 _Build = TypeVar("_Build", bound=Callable[..., GuardInterface])
 
-#: Every kind by its name, but for those that installed packages bring. Arguments named `cases` come from the section Cases, `parts` from the option `of`, `generator` from the option `by`, `document_folder` from the code that binds.
+#: Every kind by its name, except those from installed packages. Arguments named `cases` come from the section Cases, `parts` from the option `of`, `generator` from the option `by`, `document_folder` from the code that binds.
 KINDS: dict[str, ComponentKind] = {}
 
 _SUPPLIABLE = frozenset({"cases", "parts", "generator", "document_folder"})
-#: The kinds that installed packages bring.
+#: The kinds from installed packages.
 PACKAGES = Packages("dsa.guards", "guard", _SUPPLIABLE)
 _OF, _BY = "of", "by"
 _TESTS = "test"
@@ -150,7 +150,7 @@ def register(kind: str) -> Callable[[_Build], _Build]:
     """Make a class or function available as a kind of guard: its arguments are the options, its docstring describes it.
 
     Arguments `cases` (tuple of Case), `parts` (guards by name, from the option `of`), `generator` (named by the option `by`, else `llm`) and
-    `document_folder` (a Path, from which files in options are named) are supplied. TypeError for an argument that no table can give, ValueError for a name of ours.
+    `document_folder` (a Path; files in options are relative to it) are supplied. Raises TypeError for an argument that a table cannot set, ValueError for one of our names.
     """
 
     def add(build: _Build) -> _Build:
@@ -162,7 +162,7 @@ def register(kind: str) -> Callable[[_Build], _Build]:
     return add
 
 
-#: The names of our kinds, which nobody else may take.
+#: The names of our kinds, which are reserved.
 OWN: frozenset[str] = frozenset()
 
 register("syntax")(SyntaxGuard)
@@ -187,7 +187,7 @@ def _pytest(
     require: tuple[str, ...] = (),
     rung: str = "",
 ) -> TestGuard:
-    """Pass code that passes the tests in a file, run by pytest in the sandbox; the file is named from the document's folder."""
+    """Pass code that passes the tests in a file, run by pytest in the sandbox; the path is relative to the document's folder."""
     try:
         tests = (document_folder / file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -206,7 +206,7 @@ register("mypy")(MypyGuard)
 
 @register("pydantic")
 def _pydantic(document_folder: Path, model: str, *, show_expected: bool = False) -> PydanticGuard:
-    """Pass JSON that a pydantic model accepts, named `module:Name`, or `file.py:Name` from the document's folder."""
+    """Pass JSON that a pydantic model accepts: `module:Name`, or `file.py:Name` relative to the document's folder."""
     file, _, name = model.rpartition(":")
     place = f"{document_folder / file}:{name}" if file.endswith(".py") else model
     return PydanticGuard(model_at(place), show_expected=show_expected)
@@ -214,7 +214,7 @@ def _pydantic(document_folder: Path, model: str, *, show_expected: bool = False)
 
 @register("json")
 def _json(document_folder: Path, schema: str, *, show_expected: bool = False) -> SchemaGuard:
-    """Pass JSON that keeps to the JSON schema in a file, named from the document's folder."""
+    """Pass JSON that matches the JSON schema in a file; its path is relative to the document's folder."""
     file = document_folder / schema
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
@@ -262,8 +262,8 @@ def build_guard(
     """Build the guard of a name: a workflow step's, a declared guard, or a kind.
 
     `extra` has the user's own guards, by guard name or by kind. A step's guards are asked in order; its part
-    `cases` takes the section Cases named after the step, or else after itself. `generator_of` gives those that ask a model theirs.
-    `folder` is the document's, from which files in options are named; without it the working folder. Raises BindingError.
+    `cases` takes the section Cases named after the step, or else after itself. `generator_of` gives guards that ask a model their generator.
+    `folder` is the document's, to which files in options are relative; by default the working folder. Raises BindingError.
     """
     return _Builder(machine, dict(extra or {}), generator_of, folder or Path()).build(name)
 
@@ -302,12 +302,12 @@ class _Builder:
         if "parts" not in kind.supplied_arguments:
             return self._with_own_data(guard, name)
         if row.uses:
-            message = f"guard {name} is put together of others, and uses data itself"
+            message = f"guard {name} is a composition of others, and uses data itself"
             raise BindingError(message, span, "let the parts use it")
         return guard
 
     def _with_own_data(self, guard: GuardInterface, name: str) -> GuardInterface:
-        """Return a guard what it uses of the data of events, and nothing of what others use."""
+        """Return a guard that gets the data of events that it uses, and nothing of what others use."""
         uses_data = isinstance(guard, GuardInterface) and any(row.uses for row in self.machine.guards)
         return UsingGuard(guard, name) if uses_data else guard
 
@@ -321,7 +321,7 @@ class _Builder:
     @staticmethod
     def _own(guard: GuardInterface, row: Guard, span: Span | None) -> GuardInterface:
         if row.options:
-            raise BindingError(f"guard {row.name} is bound to an object of yours, which takes no options", span)
+            raise BindingError(f"guard {row.name} is bound to your own object, which takes no options", span)
         return guard
 
     def _build_kind(self, kind: ComponentKind, row: Guard, above: tuple[str, ...], span: Span | None) -> GuardInterface:
@@ -348,14 +348,14 @@ class _Builder:
         if isinstance(guard, TDDTestGuard):
             self._require_tests(owner, above)
         if not isinstance(guard, GuardInterface):
-            raise BindingError(f"kind {kind.name} built {type(guard).__name__}, which is no GuardInterface", span)
+            raise BindingError(f"kind {kind.name} built {type(guard).__name__}, which is not a GuardInterface", span)
         return guard
 
     def _require_tests(self, owner: str, above: tuple[str, ...]) -> None:
-        """Raise BindingError where the step uses no tests: the guard could never pass. A guard outside of steps is not checked."""
+        """Raise BindingError if the step uses no tests, because the guard could never pass. A guard outside of steps is not checked."""
         step = self.machine.step_named.get(above[0]) if above else None
         if step is not None and _TESTS not in dict(step.uses):
-            message = f"{owner} of step {step.name} needs the tests of an earlier step, and the step uses nothing as '{_TESTS}'"
+            message = f"{owner} of step {step.name} needs the tests of an earlier step, but the step uses nothing as '{_TESTS}'"
             raise BindingError(message, step.span, f"write into its column uses: {_TESTS} = STEP")
 
     def _parts(
@@ -368,7 +368,7 @@ class _Builder:
 
     def _generator(self, name: str, owner: str, span: Span | None) -> GeneratorInterface:
         if self.generator_of is None:
-            raise BindingError(f"{owner} asks a generator, and there is none here", span)
+            raise BindingError(f"{owner} asks a generator, but there is none here", span)
         try:
             return self.generator_of(name.strip())
         except BindingError as error:
@@ -381,5 +381,5 @@ class _Builder:
             if section in sections:
                 return sections[section]
         raise BindingError(
-            f"guard {name} needs cases, and there are none", span, f"add a section '## Cases: {names[0]}'"
+            f"guard {name} needs cases, but there are none", span, f"add a section '## Cases: {names[0]}'"
         )

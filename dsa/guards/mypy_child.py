@@ -1,4 +1,4 @@
-"""The sandbox's side of `dsa.guards.tool_guards`: check one file, report the output and exit status of mypy. Nothing of the file is run."""
+"""The sandbox's side of `dsa.guards.tool_guards`: checks one file and reports the output and exit status of mypy. The file is not run."""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""The sandbox's side of `dsa.guards.pytest_guard`: run pytest over tests and code, report the outcome of each test.
+"""The sandbox's side of `dsa.guards.pytest_guard`: runs pytest over tests and code and reports the outcome of each test.
 
-Its text is run by `dsa.edge.sandbox`, in the process that also runs the untrusted code. It reports one JSON list a line:
+Its text is run by `dsa.edge.sandbox`, in the process that also runs the untrusted code. It reports one JSON list per line:
 `["collected", ids]` or `["unloadable", text]`; for each test `[id, outcome, faults]`, where a fault is a dict of short texts; `["end"]`.
 """
 
@@ -28,7 +28,7 @@ _OPTIONS = (
     "-c", os.devnull, "--rootdir=.", "--confcutdir=.", "--noconftest", "--import-mode=importlib", "--capture=no", "-p", "no:cacheprovider", "-p", "no:terminal",
     "-p", "no:faulthandler", "-p", "no:logging", "-p", "no:doctest", "-p", "no:junitxml", "-p", "no:pastebin", "-p", "no:stepwise", "-p", "no:setuponly", "-p", "no:setupplan",
 )  # fmt: skip
-#: Modules that tests mean when they import them, installed or not: never the code.
+#: Modules that are never the code when tests import them, installed or not.
 _OF_OTHERS = frozenset({
     "PIL", "aiohttp", "attr", "attrs", "bs4", "cv2", "dateutil", "ddt", "django", "faker", "fastapi", "flask", "freezegun", "hypothesis", "httpx", "matplotlib",
     "mock", "nose", "numpy", "pandas", "parameterized", "psycopg2", "pydantic", "pytest_asyncio", "pytest_mock", "pytz", "redis", "requests", "requests_mock",
@@ -39,7 +39,7 @@ _LOAD_TEST = f"""import pytest
 pytest.register_assert_rewrite("{_PLAIN}")
 def test_asserts(): import {_PLAIN}
 """
-#: Stands in for the code: every name is there, whatever is done with it gives such a name again, and fails once tests run.
+#: A stand-in for the code: it has every name, and everything done with one gives such a name again, and fails once tests run.
 _STAND_IN = """
 import abc as _dsa_abc, dis as _dsa_dis, sys as _dsa_sys
 
@@ -85,7 +85,7 @@ def __getattr__(name):
     made = globals()[name] = _dsa_any(name, (), {"__init_subclass__": classmethod(lambda cls, **_: None)})
     return made
 """
-#: Replaces every function of the code by one that fails; put after it.
+#: Replaces every function of the code by one that fails; added after the code.
 _BREAK = """
 
 def _dsa_break():
@@ -104,10 +104,10 @@ _dsa_break()
 
 
 def run(payload: str, result_fd: int) -> None:
-    """Do the job: `payload` is JSON with `code`, `tests`, `names` (of the code that the tests bind nowhere), `is_plain`, `module` and `mode`.
+    """Do the job: `payload` is JSON with `code`, `tests`, `names` (names of the code that the tests do not bind), `is_plain`, `module` and `mode`.
 
-    `run` and `break` (each function fails) run tests over the code, `unequal` compares what it gives with what equals nothing; `collect`
-    and `absent` do without code, and `absent` runs the tests all the same.
+    `run` and `break` (each function fails) run tests over the code; `unequal` compares its results with an object that equals nothing; `collect`
+    and `absent` work without code, and `absent` still runs the tests.
     """
     job = json.loads(payload)
     mode, module = job["mode"], job["module"]
@@ -147,7 +147,7 @@ def _with_names(tests: str, module: str) -> tuple[str, int]:
 
 
 def _alias(tests: str, module: str) -> None:
-    """Let tests import the code by whatever name they know it: a module that is nowhere to be found is the code."""
+    """Let tests import the code under any name: a module that cannot be found is the code."""
     imports = set()
     for node in ast.walk(ast.parse(tests)):
         if isinstance(node, ast.Import):
@@ -162,7 +162,7 @@ def _alias(tests: str, module: str) -> None:
 
 
 def _put_into_package(name: str) -> None:
-    """Let a module with dots in its name be found in the packages that the dots speak of."""
+    """Let a module with dots in its name be found in the packages that the name implies."""
     package, _, inner = name.rpartition(".")
     if package:
         setattr(sys.modules.setdefault(package, ModuleType(package)), inner, sys.modules[name])
@@ -173,7 +173,7 @@ _COMPARE = "_dsa_compare"
 
 
 def _with_looks(tests: str) -> str:
-    """Put a look at what equals everything, which never fails, in the place of each `assert L == R` and `self.assertEqual(L, R)`."""
+    """Replace each `assert L == R` and `self.assertEqual(L, R)` by a check, which never fails, for objects that equal everything."""
     tree = ast.parse(tests)
     for node in ast.walk(tree):
         for field in ("body", "orelse", "finalbody"):
@@ -183,7 +183,7 @@ def _with_looks(tests: str) -> str:
 
 
 def _look(node: ast.stmt) -> ast.stmt | None:
-    """Return the look at both sides of a comparison, unless one alone calls something; `mock.ANY` is meant to equal everything."""
+    """Return the check of both sides of a comparison, or of the only side that calls something; `mock.ANY` is meant to equal everything."""
     match node:
         case ast.Assert(ast.Compare(left, [ast.Eq()], [right])):
             pass
@@ -209,7 +209,7 @@ class _Unequal:
 
 
 def _hollow_copies(value: object, left: int = 20) -> Iterator[object]:
-    """Yield a value with what equals nothing in its place; lists, tuples and dicts with it in the place of each thing in them, one after the other."""
+    """Yield an object that equals nothing in place of a value; for lists, tuples and dicts, also in place of each item, one after the other."""
     if left and value and isinstance(value, list | tuple) and type(value) in {list, tuple}:
         for at, each in enumerate(value):
             for hollow in _hollow_copies(each, left - 1):
@@ -223,7 +223,7 @@ def _hollow_copies(value: object, left: int = 20) -> Iterator[object]:
 
 
 def _equals(value: object, other: object) -> bool:
-    """Return whether a value says that it equals another one; one that raises, whatever it is, does not."""
+    """Return whether a value says that it equals another one; if it raises anything, it does not."""
     with contextlib.suppress(BaseException):
         return bool(value == other)
     return False
@@ -255,7 +255,7 @@ class _TestRecorder:
             self._report(["end"])
 
     def pytest_configure(self, config: Any) -> None:  # noqa: ANN401  # pytest's
-        """Show an error in one line: to look for its source takes as long as all else of a test that fails."""
+        """Show an error in one line: finding its source takes as long as everything else in a test that fails."""
         config.option.tbstyle = "line"
 
     def pytest_collectreport(self, report: Any) -> None:  # noqa: ANN401  # pytest's
@@ -264,7 +264,7 @@ class _TestRecorder:
             self.unloadable(_crash(report.longrepr))
 
     def pytest_collection_finish(self, session: Any) -> None:  # noqa: ANN401
-        """Report which tests there are, or what ended the search for them."""
+        """Report which tests there are, or why the search for them ended."""
         if (error := sys.exc_info()[1]) is not None:
             self.unloadable(_error_text(error))
         elif not self._is_over:
@@ -272,13 +272,13 @@ class _TestRecorder:
             self._report(["collected", names])
 
     def pytest_runtestloop(self) -> bool | None:
-        """Run nothing when tests are only collected; from here on the stand-in for the code fails."""
+        """Run nothing if tests are only collected; from here on the stand-in for the code fails."""
         if self._mode == "absent":
             vars(importlib.import_module(self._module))["_dsa_any"].fails = True
         return True if self._mode == "collect" or self._is_over else None
 
     def compare(self, left: object, right: object, *flags: bool) -> None:
-        """Record whether a side of a comparison equals what equals nothing, whole or in its parts."""
+        """Record whether a side of a comparison, or a part of it, equals an object that equals nothing."""
         sides = [side for side, is_looked in zip(((left, right), (right, left)), flags, strict=True) if is_looked]
         pairs = (
             (value, each)
@@ -288,7 +288,7 @@ class _TestRecorder:
         self._looks.append(any(_equals(value, each) for value, each in pairs))
 
     def pytest_assertrepr_compare(self, left: object, right: object) -> None:
-        """Keep what both sides of a comparison were; the side that calls something is the one of interest."""
+        """Keep both sides of a comparison; the side that calls something is the one of interest."""
         self._gave = _DUMPS([_value_text(left), _value_text(right)])
 
     def pytest_exception_interact(self, node: Any, call: Any) -> None:  # noqa: ANN401
@@ -301,7 +301,10 @@ class _TestRecorder:
             return
         if inspect.iscoroutinefunction(getattr(node, "obj", None)) and _message(error).startswith("async def"):
             self._faults.append(
-                {"raised": "it is an async def, which is not run: call asyncio.run(..) in a plain one", "by": "tests"}
+                {
+                    "raised": "it is an async def, which is not run: call asyncio.run(..) in a plain function",
+                    "by": "tests",
+                }
             )
             return
         line = next((e.lineno + 1 for e in reversed(call.excinfo.traceback) if str(e.path).endswith(_TESTS)), 0)
@@ -314,7 +317,7 @@ class _TestRecorder:
             self._faults.append({"line": line, "raised": _error_text(error)})
 
     def _sides(self, test: ast.expr) -> dict[str, str]:
-        """Return the assertion, the part of it that is computed, and what that gave."""
+        """Return the assertion, the part of it that is computed, and its result."""
         texts = {"assertion": ast.unparse(test)[:_MOST_TEXT]}
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and self._gave:
             calls = [any(isinstance(n, ast.Call) for n in ast.walk(side)) for side in (test.left, test.comparators[0])]
@@ -327,7 +330,7 @@ class _TestRecorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Record why a test was skipped: by a mark that it has whatever the code is, or for what the code gave."""
+        """Record why a test was skipped: because of a mark, whatever the code is, or because of what the code gave."""
         report = yield
         if report.outcome == "skipped":
             reasons = [str(mark.kwargs.get("reason", "")) for mark in item.iter_markers("skip")]

@@ -1,14 +1,14 @@
 """Guards of tests: code judged by tests that pytest runs in the sandbox, and tests judged before there is code.
 
-`TestGuard` and `TDDTestGuard` take tests, given or written by an earlier step. Code and tests share a process there, so code that is made for it can
-forge a pass: a pass is labelled `trust: cooperative`. `hardened` makes forging harder and finds tests that test nothing. Where that is not
+`TestGuard` and `TDDTestGuard` take tests, given or written by an earlier step. Code and tests share a process there, so code that is written to do so can
+forge a pass: a pass is labelled `trust: cooperative`. `hardened` makes forging harder and finds tests that test nothing. If that is not
 enough, `dsa.guards.cases` keeps the expected values out of the process.
 
 `NewTestsGuard` judges whether a text has tests that pytest can collect, and that fail as long as there is no code. Their process reports on itself:
-the guard is for models that err, not for tests that are made to deceive it.
+the guard is for models that make mistakes, not for tests that try to deceive it.
 
-`read_report` reads what a run of tests reported; a report that is not whole is not believed. `kind_of_tests` and the functions beside it
-read off the syntax whether a text tests anything, and what it takes for granted; they run nothing.
+`read_report` reads what a run of tests reported; an incomplete report is not believed. `kind_of_tests` and the functions beside it
+tell from the syntax whether a text tests anything, and what it takes for granted; they run nothing.
 """
 
 import ast
@@ -38,9 +38,9 @@ _MOST_LISTED = 10
 
 @attrs.frozen
 class TestReport:
-    """What could be read. It `is_whole` when each test that was collected is there once, in order (none where they are only collected), then the end.
+    """The part of a report that could be read. It `is_whole` if each collected test is there once, in order (none if they are only collected), then the end.
 
-    `faults` has for each test that did not pass what was reported of it; `reason` says why the report is not whole.
+    `faults` has what was reported about each test that did not pass; `reason` says why the report is incomplete.
     """
 
     test_names: tuple[str, ...] = ()
@@ -63,14 +63,14 @@ class TestReport:
 
     @property
     def all_passed(self) -> bool:
-        """Return whether there were tests, and none did anything but pass."""
+        """Return whether there were tests and all of them passed."""
         return bool(self.test_names) and not self.faults
 
     def feedback(self, *, show_expected: bool) -> str:
-        """Return what is wrong, within some hundred characters; empty when every test passed."""
+        """Return what is wrong, within some hundred characters; empty if every test passed."""
         lines = [] if self.is_whole else [self.reason]
         if self.is_whole and not self.test_names:
-            lines.append("There is not one test to run.")
+            lines.append("There is no test to run.")
         if self.faults:
             lines.append(f"{len(self.faults)} of {len(self.test_names)} tests failed:")
             lines += failure_lines(self.faults, show_expected=show_expected)
@@ -78,7 +78,7 @@ class TestReport:
 
 
 def failure_lines(faults: Mapping[str, dict[str, object]], *, show_expected: bool = False) -> list[str]:
-    """Return how the first tests failed, a line each; name the others."""
+    """Return how the first tests failed, one line each; name the others."""
     lines = [_failure_line(name, fault, show_expected=show_expected) for name, fault in faults.items()][:_MOST_DETAILED]
     if others := list(faults)[_MOST_DETAILED:]:
         more = len(others) - _MOST_LISTED
@@ -97,14 +97,12 @@ def read_report(outcome: SandboxOutcome, bounds: Bounds, *, runs: bool = True) -
     expected_names = report.test_names if runs else ()
     if report.is_over and report.is_collected and report.done_names == expected_names and outcome.end != "flooded":
         return attrs.evolve(report, is_whole=True)
-    return attrs.evolve(
-        report, reason=f"The tests did not come to their end{_at(report)}: {_stop_reason(outcome, bounds)}"
-    )
+    return attrs.evolve(report, reason=f"The tests did not finish{_at(report)}: {_stop_reason(outcome, bounds)}")
 
 
 def records(results: bytes) -> Iterator[list[Any]]:
-    """Yield the lists of JSON that a child wrote, one a line; an empty one for any other line."""
-    for line in results.split(b"\n")[:-1]:  # what no line end follows was cut off
+    """Yield the JSON lists that a child wrote, one per line; an empty one for any other line."""
+    for line in results.split(b"\n")[:-1]:  # a line without a line end was cut off
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
@@ -148,12 +146,12 @@ def _stop_reason(outcome: SandboxOutcome, bounds: Bounds) -> str:
         return f"they took more than {bounds.timeout_s:g} s."
     if outcome.end == "signalled":
         names = {number.value: number.name for number in signal.Signals}
-        return f"the process was killed ({names.get(outcome.code, outcome.code)}), by a crash or for using too much."
+        return f"the process was killed ({names.get(outcome.code, outcome.code)}), because it crashed or used too much."
     return "the process ended before."
 
 
 def _failure_line(name: str, fault: dict[str, object], *, show_expected: bool) -> str:
-    """Return in one line how a test failed: what the code gave, and what was expected only with `show_expected`."""
+    """Return in one line how a test failed: what the code gave, and, only with `show_expected`, what was expected."""
     line = fault.get("line")
     place = f" (line {line} of the tests)" if line and isinstance(line, int) else ""
     texts = {key: clip(value) for key, value in fault.items() if isinstance(value, str)}
@@ -170,14 +168,14 @@ def _failure_line(name: str, fault: dict[str, object], *, show_expected: bool) -
 Kind = Literal["tests", "asserts", "none"]
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
-#: The functions that assert something, beside all that begin with `assert`.
+#: The functions that assert something, besides all that begin with `assert`.
 _ASSERTION_NAMES = frozenset({"raises", "warns", "deprecated_call", "fail"})
 #: Modules that are often used and not imported. A module of any other name may be an object of the code.
 _OFTEN_FORGOTTEN = frozenset({"asyncio", "itertools", "json", "math", "os", "pytest", "random", "re", "sys", "time", "unittest"})  # fmt: skip
 
 
 def kind_of_tests(text: str) -> Kind:
-    """Return which kind of tests a text is. Asserts count where no tests are defined: beside tests they only guard the loading."""
+    """Return which kind of tests a text is. Asserts count only if no tests are defined: besides tests they only guard the loading."""
     body = ast.parse(text).body
     if _tests(body):
         return "tests"
@@ -186,7 +184,7 @@ def kind_of_tests(text: str) -> Kind:
 
 
 def asserts_anything(text: str) -> bool:
-    """Return whether the tests that a text defines assert something, themselves or in what they use of it: helpers, fixtures."""
+    """Return whether the tests that a text defines assert something, directly or through its helpers and fixtures."""
     return _assert_something(_tests(ast.parse(text).body), text)
 
 
@@ -199,7 +197,7 @@ def own_names(text: str) -> tuple[str, ...]:
 
 
 def missing_names(text: str) -> frozenset[str]:
-    """Return the names that a text uses and nothing in it binds: those of the code, in tests that do not import it. Empty for what does not compile."""
+    """Return the names that a text uses but does not bind: those of the code, in tests that do not import it. Empty if it does not compile."""
     try:
         tables = [symtable.symtable(text, "the tests", "exec")]
     except (SyntaxError, RecursionError):  # running it reports the error
@@ -231,7 +229,7 @@ def forgotten_imports(text: str) -> tuple[str, ...]:
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield what runs when a module is loaded, without what functions and classes hold, and what only a program runs."""
+    """Yield what runs when a module is loaded, without the bodies of functions and classes and what only a program runs."""
     for node in body:
         if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
             yield from _statements(node.orelse)
@@ -291,7 +289,7 @@ def _is_assertion(node: ast.AST) -> bool:
 
 
 def _function_name(node: ast.AST) -> str:
-    """Return the function name in a node: also that of an argument, which is a fixture."""
+    """Return the function name in a node, or that of an argument, which is a fixture."""
     return node.arg if isinstance(node, ast.arg) else _last_name(node)
 
 
@@ -304,7 +302,7 @@ def _last_name(node: ast.AST) -> str:
 _LONGEST_S = 86_400
 _MEMORY_BYTES = 1 << 30
 _RESULT_BYTES = 1 << 20
-#: What pytest would import when it starts.
+#: The modules that pytest would import when it starts.
 _PRELOAD = (
     "pytest", "_pytest.assertion.rewrite", "_pytest.python", "_pytest.python_api", "_pytest.unittest", "_pytest.skipping", "_pytest.legacypath",
     "_pytest.recwarn", "_pytest.monkeypatch", "_pytest.tmpdir", "_pytest.reports", "_pytest.debugging", "_pytest.subtests",
@@ -312,14 +310,14 @@ _PRELOAD = (
     "dataclasses", "decimal", "enum", "fractions", "functools", "heapq", "itertools", "json", "math", "random", "re", "statistics",
     "string", "typing",
 )  # fmt: skip
-#: What runs: tests over the code, as it is, with functions that fail, with what equals nothing; or tests without code, only collected or run.
+#: What runs: tests over the unchanged code, with functions that fail, or with an object that equals nothing; or tests without code, only collected or run.
 Mode = Literal["run", "break", "unequal", "collect", "absent"]
 TRUST = "trust: cooperative"
 
 
 @attrs.frozen
 class SandboxedTests:
-    """Runs tests in the sandbox, over code that they know as `module`, for `timeout_s` seconds. ValueError for what means nothing."""
+    """Runs tests in the sandbox, over code that they know as `module`, for `timeout_s` seconds. Raises ValueError for invalid options."""
 
     module: str
     bounds: Bounds
@@ -329,14 +327,16 @@ class SandboxedTests:
     def create(cls, module: str, timeout_s: float, require: tuple[str, ...], rung: str) -> Self:
         """Return them, with `require` and `rung` of the sandbox."""
         if not module.isidentifier() or importlib.util.find_spec(module) is not None:
-            raise ValueError(f"'{module}' cannot be the module of the code: it is not a name, or one that is installed")
+            raise ValueError(f"'{module}' cannot be the module of the code: it is not a name, or it is installed")
         if not 0 < timeout_s <= _LONGEST_S:
-            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit: more than 0 s, at most {_LONGEST_S} s")
+            raise ValueError(
+                f"timeout_s = {timeout_s:g} is not a valid time limit: it must be more than 0 s and at most {_LONGEST_S} s"
+            )
         bounds = Bounds(timeout_s, cpu_s=round(timeout_s) + 1, memory_bytes=_MEMORY_BYTES, result_bytes=_RESULT_BYTES)
         return cls(module, bounds, Confinement(require, rung))
 
     def report(self, mode: Mode, tests: str, code: str = "") -> TestReport:
-        """Run them. Raises SandboxError where they cannot be confined as is required, or where pytest is not installed."""
+        """Run them. Raises SandboxError if they cannot be confined as required, or pytest is not installed."""
         job = {"code": code, "tests": tests, "names": sorted(missing_names(tests)), "module": self.module, "mode": mode}
         payload = json.dumps({**job, "is_plain": kind_of_tests(tests) == "asserts"})
         outcome = run_confined(program(), payload, self.bounds, self.confinement)
@@ -347,17 +347,17 @@ class TestGuard(GuardInterface):
     """Pass code that passes tests, given as text or as the artifact that the step uses as `test`: functions and classes as pytest finds them, or plain asserts.
 
     Tests import the code as the module `module`, or under any name that no installed module has, or just use its names. A text without tests whose
-    asserts run when it is loaded is one test, as seed 000 has it. The feedback names failed tests and what the code gave, never what was expected
-    unless `show_expected`. `require` and `rung` are the sandbox's. A pass is labelled `trust: cooperative`. ValueError for options that mean
-    nothing, and for given tests that are not Python, or test nothing: those of a step may come later.
+    asserts run when it is loaded is one test, as in seed 000. The feedback names failed tests and what the code gave, never what was expected
+    unless `show_expected`. `require` and `rung` are the sandbox's. A pass is labelled `trust: cooperative`. Raises ValueError for invalid
+    options, and for given tests that are not Python, or test nothing: those of a step may come later.
 
-    `hardened` asks for exactly the tests that were found without the code running, for failures when every function of the code is replaced
-    by one that fails, and that no side of an `assert L == R` (or `self.assertEqual`) equals what equals nothing, whole or within lists, tuples and dicts. What it
-    does not notice: objects of the code that equal everything of some type only (all ints), or in some other comparison; code that knows it is watched.
+    `hardened` requires that exactly the tests run that are found without the code, that some fail when every function of the code is replaced
+    by one that fails, and that no side of an `assert L == R` (or `self.assertEqual`), or item in its lists, tuples and dicts, equals an object that equals nothing.
+    It does not notice objects of the code that equal everything of one type only (all ints) or in some other comparison, or code that knows it is watched.
 
-    The verdict is fatal where no code could pass: there are no tests, or nothing in them tests; they cannot be loaded whatever the code is; or all that fail
-    want what is not there (a fixture), or are skipped by a mark. A failed verdict would spend every retry of this step on code that may be right, and an error
-    would stop the run at the same tests each time that it is resumed. After a fatal one a person decides.
+    The verdict is fatal if no code could pass: there are no tests, or they test nothing; they cannot be loaded whatever the code is; or all that fail
+    need something that does not exist (a fixture), or are skipped by a mark. A failed verdict would spend every retry of this step on code that may be right, and an
+    error would stop the run at the same tests each time it is resumed. After a fatal one a person decides.
     """
 
     __test__ = False  # pytest would take it for tests
@@ -380,11 +380,11 @@ class TestGuard(GuardInterface):
         self._is_hardened, self._show_expected = hardened, show_expected
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
-        """Judge the code. Raises SandboxError where it cannot be confined as is required, or where pytest is not installed."""
+        """Judge the code. Raises SandboxError if it cannot be confined as required, or pytest is not installed."""
         dependency = dependencies.get("test")
         tests = extract_code(dependency.content) if dependency else self._test_code
         if tests is None:
-            return _unusable("There are no tests: none are given, and the step uses nothing as 'test'.")
+            return _unusable("There are no tests: none were passed, and the step uses nothing as 'test'.")
         return self.judge(extract_code(artifact.content), tests)
 
     def judge(self, code: str, tests: str) -> GuardResult:
@@ -409,7 +409,7 @@ class TestGuard(GuardInterface):
         return GuardResult(passed=True, feedback=f"{plural(len(report.test_names), 'test')} passed ({label}).")
 
     def _fault_of_tests(self, report: TestReport, tests: str) -> str:
-        """Return what is wrong with tests whatever the code is; empty where the code has a part in it."""
+        """Return what is wrong with tests whatever the code is; empty if the code may be at fault."""
         if report.is_whole and report.faults and report.impossible_tests == report.faults:
             return "\n".join(["No code passes these tests:", *failure_lines(report.faults)])
         if report.has_tests:
@@ -421,7 +421,7 @@ class TestGuard(GuardInterface):
 class TDDTestGuard(TestGuard):
     """Pass code that passes the tests which an earlier step wrote, and which this step uses as `test`.
 
-    Otherwise as TestGuard. Without that dependency, or where it tests nothing, the verdict is fatal: the code is not at fault.
+    Otherwise as TestGuard. Without that dependency, or if the tests test nothing, the verdict is fatal: the code is not at fault.
     """
 
     def __init__(
@@ -446,24 +446,26 @@ class TDDTestGuard(TestGuard):
 
 
 def _unusable(why: str) -> GuardResult:
-    """Return the verdict where the tests are at fault."""
+    """Return the verdict if the tests are at fault."""
     return GuardResult(
-        passed=False, fatal=True, feedback=bound_text(f"{why}\nThe fault is in the tests: nothing is said of the code.")
+        passed=False,
+        fatal=True,
+        feedback=bound_text(f"{why}\nThe fault is in the tests; this says nothing about the code."),
     )
 
 
 def _fault_of(tests: str) -> str:
-    """Return why a text cannot judge anything; empty where it can."""
+    """Return why a text cannot judge anything; empty if it can."""
     if not tests.strip():
         return "the tests are empty"
     if fault := syntax_fault(tests, "the code of the tests"):
         return fault
     kind = kind_of_tests(tests)
-    return "" if kind != "none" else "the tests define no test, and assert nothing when they are loaded."
+    return "" if kind != "none" else "the text defines no test, and asserts nothing when it is loaded."
 
 
 def _suspicion(reports: Mapping[Mode, TestReport], code: str) -> str:
-    """Return why a pass is not believed; empty when it is."""
+    """Return why a pass is not believed; empty if it is."""
     report, collect_report, break_report, unequal_report = (
         reports[mode] for mode in ("run", "collect", "break", "unequal")
     )
@@ -478,7 +480,7 @@ def _suspicion(reports: Mapping[Mode, TestReport], code: str) -> str:
         )
     if suspects := [name for name in unequal_report.done_names if name not in unequal_report.faults]:
         return bound_text(
-            f"{clip(suspects[0])}: what the code gives equals everything, even what equals nothing: that is not believed."
+            f"{clip(suspects[0])}: what the code returns equals everything, even an object that equals nothing, so this pass is not believed."
         )
     return ""
 
@@ -502,13 +504,13 @@ _MOST_NAMED = 5
 
 
 class NewTestsGuard(GuardInterface):
-    """Pass tests that code yet to be written can be held to: pytest collects them, they assert something, and one at least fails without the code.
+    """Pass tests for code that is not written yet: pytest collects them, they assert something, and at least one fails without the code.
 
-    Without the code means: each name that they import from a module which is not installed, or use and bind nowhere, is there, and all that is
-    called fails. While tests are only collected nothing fails, so that they may use the code for their parameters and constants. `module` is the
-    name that the feedback gives the code; tests may use another. `require` and `rung` are the sandbox's. ValueError for options that mean nothing.
+    Without the code means: each name that they import from a module that is not installed, or use without binding it, exists, and every
+    call of it fails. While tests are only collected nothing fails, so they may use the code for their parameters and constants. `module` is the
+    code's name in the feedback; tests may use another. `require` and `rung` are the sandbox's. Raises ValueError for invalid options.
 
-    It cannot know whether what the tests want is right, nor that a module is not the code's where it is neither installed nor widely known.
+    It cannot know whether the tests are right, or that a module that is neither installed nor widely known is not the code.
     """
 
     def __init__(
@@ -523,7 +525,7 @@ class NewTestsGuard(GuardInterface):
         self._tests = SandboxedTests.create(module, timeout_s, require, rung)
 
     def validate(self, artifact: Artifact, **_inputs: Artifact) -> GuardResult:
-        """Judge the tests. Raises SandboxError where they cannot be confined as is required, or where pytest is not installed."""
+        """Judge the tests. Raises SandboxError if they cannot be confined as required, or pytest is not installed."""
         tests = extract_code(artifact.content)
         if fault := syntax_fault(tests) or self._fault_of_text(tests):
             return GuardResult(passed=False, feedback=fault)
@@ -535,23 +537,23 @@ class NewTestsGuard(GuardInterface):
         return GuardResult(passed=True, feedback=feedback)
 
     def _fault_of_text(self, tests: str) -> str:
-        """Return what the text of the tests lacks; empty when it has all."""
+        """Return what the text of the tests lacks; empty if it lacks nothing."""
         kind = kind_of_tests(tests)
         if kind == "none":
             own = own_names(tests)
             instead = f" It defines {_join_names(own)} instead, which is for the next step." if own else ""
-            return f"There is no test in the answer.{instead} Write functions test_..() that call the code and assert what it gives."
+            return f"There is no test in the answer.{instead} Write functions test_..() that call the code and assert what it returns."
         if kind == "tests" and not asserts_anything(tests):
-            return "The tests assert nothing: let each assert what the code gives (assert, pytest.raises, self.assertEqual)."
+            return "The tests assert nothing: let each assert what the code returns (assert, pytest.raises, self.assertEqual)."
         if modules := forgotten_imports(tests):
             return f"The tests use {_join_names(modules)} and do not import {'it' if len(modules) == 1 else 'them'}."
         return ""
 
     def _fault_of_report(self, report: TestReport, tests: str) -> str:
-        """Return why tests that ran without the code are of no use to it; empty when they are."""
+        """Return why tests that ran without the code are useless for it; empty if they are useful."""
         if not report.is_whole:
             is_import = "ImportError" in report.reason or "ModuleNotFoundError" in report.reason
-            hint = f".\nUse what comes with Python, and pytest; import what is tested from {self._module}."
+            hint = f".\nUse only Python's library and pytest; import what is tested from {self._module}."
             return f"{report.reason}{hint if is_import else ''}"
         if not report.test_names:
             return "pytest finds no test in the answer: write functions test_..(), or classes Test.. without __init__."
@@ -567,8 +569,8 @@ class NewTestsGuard(GuardInterface):
             own = own_names(tests)
             leave = f" Leave out {_join_names(own)}, if that is what is tested." if own else ""
             return (
-                "The tests pass without the code, though all that is called of it fails: they test nothing of it. "
-                f"Import what is tested from {self._module}, call it in the tests, and assert what it gives.{leave}"
+                "The tests pass without the code, although every call of it fails: they do not test it. "
+                f"Import what is tested from {self._module}, call it in the tests, and assert what it returns.{leave}"
             )
         return ""
 

@@ -1,7 +1,7 @@
-"""The sandbox's side of `dsa.guards.tool_guards`: start another program, with the text in a file or on standard input.
+"""The sandbox's side of `dsa.guards.tool_guards`: starts another program, with the text in a file or on standard input.
 
-Its text is run by `dsa.edge.sandbox`. This process ends with the program's exit status. Reported is what no exit status tells: the signal
-that killed it, or what kept it from being started; so that to forge a report can make nothing pass.
+Its text is run by `dsa.edge.sandbox`. This process ends with the program's exit status. It reports only what an exit status cannot tell: the signal
+that killed the program, or why it could not be started. So a forged report cannot make anything pass.
 """
 
 import json
@@ -42,7 +42,7 @@ def _become(job: dict[str, Any], result_fd: int) -> NoReturn:
 
 
 def _hand_over(file: str, text: str) -> None:
-    """Write the text to its file, or have it on standard input."""
+    """Write the text to its file, or put it on standard input."""
     name = Path(file or ".input")
     name.parent.mkdir(parents=True, exist_ok=True)
     name.write_text(text, encoding="utf-8", newline="")
@@ -52,7 +52,7 @@ def _hand_over(file: str, text: str) -> None:
 
 
 def _reachable(program: str) -> str:
-    """Return the program's path; where its folders cannot be entered, the one through a folder that is open already."""
+    """Return the program's path; if its folders cannot be entered, a path through a folder that is already open."""
     if os.access(program, os.X_OK):
         return program
     candidates = [f"{folder}/{os.path.basename(program)}" for folder in sys.path]  # noqa: PTH119

@@ -1,11 +1,11 @@
 """Guards that run a tool over a text in the sandbox: a command of your own, the linter ruff, the type checker mypy.
 
-`ToolProgram` runs a command and returns how it ended and what it printed; what an exit status means is the caller's matter.
+`ToolProgram` runs a command and returns how it ended and what it printed; the caller decides what an exit status means.
 
-`CommandGuard` passes a text when the program ends with 0. A program that runs what a model wrote has its exit status from there, so a
-pass is labelled `trust: cooperative`; one that only reads it, as a linter does, decides for itself.
+`CommandGuard` passes a text if the program ends with 0. A program that runs what a model wrote takes its exit status from there, so a
+pass is labelled `trust: cooperative`; one that only reads it, like a linter, decides for itself.
 
-`RuffGuard` and `MypyGuard` read code and run nothing of it. They read no configuration and no plugin but what they are given here, and
+`RuffGuard` and `MypyGuard` read code and run nothing of it. They read only the configuration and plugins that they get here, and
 comments in the code cannot switch off a rule: those that would silence mypy are faults.
 """
 
@@ -34,15 +34,15 @@ from dsa.guards.feedback import bound_text, clip
 from dsa.guards.pytest_guard import TRUST
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
-#: Where systems have the programs that others start: what is in them can be run there, and nothing of it can be changed.
+#: The folders where systems have the programs that others start: these can be run in the sandbox, but not changed.
 _USUAL = ("/usr/bin", "/bin")
 _NOT_RUN, _LOAD_ERROR = 127, ": error while loading shared libraries: "
 _HINTS = {
-    errno.EACCES: "it runs there as a user who may not read it, or enter a folder above it: install it where everybody can read it",
-    errno.ENOENT: "its interpreter, or a library that it is linked to, cannot be seen there: name the files or folders in the option `read`",
-    errno.ENOEXEC: "it is not a program for this machine, or a script without a first line #!",
-    errno.ENOMEM: "it needs more memory than it is given",
-    errno.EPERM: "this system does not let it be run there",
+    errno.EACCES: "it runs as a user who may not read it, or enter a folder above it: install it where all users can read it",
+    errno.ENOENT: "its interpreter, or a library that it is linked to, is not visible there: add the files or folders to the option `read`",
+    errno.ENOEXEC: "it is not a program for this machine, or it is a script without a first line #!",
+    errno.ENOMEM: "it needs more memory than it gets",
+    errno.EPERM: "this system does not allow it to run there",
 }
 
 
@@ -50,7 +50,7 @@ _HINTS = {
 class ToolProgram:
     """A program with its arguments, and what it can see there besides the system's shared libraries and programs.
 
-    `links` are files and folders by the names that they get in the program's working folder; elsewhere they have the paths that they have here.
+    `links` are files and folders by their names in the program's working folder; elsewhere they have the same paths as here.
     """
 
     program: str
@@ -62,7 +62,7 @@ class ToolProgram:
     def run(self, text: str, file: str, bounds: Bounds, confinement: Confinement) -> SandboxOutcome:
         """Run it with the text in a file of that name in its working folder, or, without a name, on its standard input.
 
-        Raises SandboxError where it cannot be confined as is required, or not be started there.
+        Raises SandboxError if it cannot be confined as required, or cannot be started there.
         """
         payload = {
             "program": self.program, "arguments": [self.program, *self.arguments], "file": file, "text": text,
@@ -70,7 +70,7 @@ class ToolProgram:
         }  # fmt: skip
         outcome = run_confined(_program(self._visible()), json.dumps(payload), bounds, confinement)
         prefix = f"{self.program}{_LOAD_ERROR}".encode()
-        # The system's loader writes this: nothing of the program has run.
+        # The system's loader writes this: the program has not run at all.
         if outcome.code == _NOT_RUN and outcome.output.startswith(prefix):
             message = clip(outcome.output.removeprefix(f"{self.program}: ".encode()).decode("utf-8", "replace"))
             raise SandboxError(_unstartable(self.program, outcome.rung, errno.ENOENT, message))
@@ -89,19 +89,19 @@ class ToolProgram:
 
 
 def find_program(name: str, folder: Path | None = None) -> str:
-    """Return the real path of a program: of a file, named from a folder or from here, or of what PATH has under a name without a slash.
+    """Return the real path of a program: a file relative to a folder or to the working folder, or, for a name without a slash, one from PATH.
 
-    `python` is the one that runs this. BindingError when there is none.
+    `python` is the one that runs this. Raises BindingError if there is none.
     """
     program = os.path.join(folder or "", name) if "/" in name else name  # noqa: PTH118  (keeps a slash, where PATH is not asked)
     path = sys.executable if name in ("python", "python3") else shutil.which(program)
     if path is None:
-        raise BindingError(f"there is no program '{program}': give its path, or install it where PATH leads")
+        raise BindingError(f"there is no program '{program}': write its path, or install it in a folder of PATH")
     return os.path.realpath(path)
 
 
 def find_tool(name: str, extra: str) -> str:
-    """Return the real path of a program that a package brings: beside this Python, else where PATH leads. BindingError names the extra."""
+    """Return the real path of a program from a package: beside this Python, else from PATH. Raises BindingError, which names the extra."""
     path = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
     if path is None:
         raise BindingError(f"{name} is not installed: {install_hint(extra)}")
@@ -133,12 +133,12 @@ _MOST_TEXT = 4_000_000
 
 
 class CommandGuard(GuardInterface):
-    """Pass a text over which a program of yours, run in the sandbox, ends with 0; the feedback is the beginning and the end of what it prints.
+    """Pass a text if your own program, run on it in the sandbox, ends with 0; the feedback is the beginning and the end of its output.
 
     `command` is split as a shell does, and no shell is started. The text is in the file `file` of the program's working folder, or on its standard
-    input; `fence` takes it out of the first fence in that language. `read` names files and folders that the program can see, a relative one under
-    its name in the working folder too. Relative ones, and a program with a slash, are named from `document_folder`, or from here. `require` and
-    `rung` are the sandbox's. ValueError for options that mean nothing, BindingError for no program.
+    input; `fence` takes the content of the first fence in that language. `read` names files and folders that the program can see, a relative one under
+    its name in the working folder too. Relative ones, and a program with a slash, are relative to `document_folder`, or to the working folder.
+    `require` and `rung` are the sandbox's. Raises ValueError for invalid options, BindingError if there is no such program.
     """
 
     def __init__(
@@ -159,15 +159,17 @@ class CommandGuard(GuardInterface):
         if not words:
             raise ValueError("the command is empty")
         if not 0 < timeout_s <= _LONGEST_S:
-            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit: more than 0 s, at most {_LONGEST_S} s")
+            raise ValueError(
+                f"timeout_s = {timeout_s:g} is not a valid time limit: it must be more than 0 s and at most {_LONGEST_S} s"
+            )
         if memory_mb < 1:
-            raise ValueError(f"memory_mb = {memory_mb} is too little: at least 1")
+            raise ValueError(f"memory_mb = {memory_mb} is too little: it must be at least 1")
         self._name, self._file, self._fence = words[0], _inside(file), fence.lower()
         links = {
             path: os.path.realpath(folder / path) for path in read if not Path(path).is_absolute() and _inside(path)
         }
         if any(PurePosixPath(file).is_relative_to(path) for path in links):
-            raise ValueError(f"the file '{file}' would lie in a folder of yours that is only read")
+            raise ValueError(f"the file '{file}' would be in one of your folders, which are read-only there")
         if missing := [folder / path for path in read if not (folder / path).exists()]:
             raise ValueError(f"there is no file or folder '{missing[0]}' to read")
         visible_paths = tuple(path for path in read if path not in links)
@@ -179,14 +181,14 @@ class CommandGuard(GuardInterface):
         )  # fmt: skip
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
-        """Run the program over the text. Raises SandboxError where it cannot be confined as is required, or not be started."""
+        """Run the program over the text. Raises SandboxError if it cannot be confined as required, or cannot be started."""
         text = self._text_of(artifact.content)
         if len(text) > _MOST_TEXT:
-            return _failed(f"The text is too long: {len(text)} characters, and at most {_MOST_TEXT} are judged.")
+            return _failed(f"The text is too long: {len(text)} characters; at most {_MOST_TEXT} are judged.")
         try:
             text.encode()
         except UnicodeEncodeError:
-            return _failed("The text holds characters that no file may hold.")
+            return _failed("The text has characters that are not allowed in a file.")
         outcome = self._tool.run(text, self._file, self._bounds, self._confinement)
         if outcome.end == "exited" and outcome.code == 0:
             return GuardResult(passed=True, feedback=f"{self._name} ended with 0 ({TRUST}).")
@@ -206,14 +208,14 @@ class CommandGuard(GuardInterface):
             return f"used more than {self._bounds.cpu_s} s of processor time."
         if outcome.end == "signalled":
             names = {number.value: number.name for number in signal.Signals}
-            return f"was killed ({names.get(outcome.code, outcome.code)}), by a crash or for using too much."
+            return f"was killed ({names.get(outcome.code, outcome.code)}), because it crashed or used too much."
         return "was lost."
 
 
 def _inside(path: str) -> str:
-    """Return a path that lies in the working folder as it is; ValueError for any other."""
+    """Return a path in the working folder unchanged; raise ValueError for any other."""
     if path and (Path(path).is_absolute() or ".." in PurePosixPath(path).parts or PurePosixPath(path).name == ""):
-        raise ValueError(f"'{path}' does not lie in the working folder of the program")
+        raise ValueError(f"'{path}' is not in the working folder of the program")
     return path
 
 
@@ -227,7 +229,7 @@ def _failed(feedback: str) -> GuardResult:
 
 _FILE = "solution.py"
 _FAULT = re.compile(rf"^{re.escape(_FILE)}:(\d+):\d+: (?P<rule>\S+) (?:\[[*-]\] )?(?P<what>.*)$", re.MULTILINE)
-_ISORT = re.compile(r"#\s*isort\s*:")  # what --ignore-noqa does not see
+_ISORT = re.compile(r"#\s*isort\s*:")  # comments that --ignore-noqa does not cover
 _MOST_FAULTS = 5
 _USAGE = 2  # its exit status when it cannot work
 _CHECK_S = 30
@@ -237,9 +239,9 @@ _MOST_SAID = 300
 class RuffGuard(GuardInterface):
     """Pass code in which ruff finds nothing; the feedback names the first faults by line and rule.
 
-    `select` and `ignore` are ruff's rules, without `select` its usual ones; `line_length` also checks the length of lines (E501). Configuration
-    files are not read, and comments such as `# noqa` switch nothing off. Runs in the sandbox, whose `require` and `rung` are. ValueError for
-    rules that ruff does not know, BindingError where ruff is not installed.
+    `select` and `ignore` are ruff's rules, by default its usual ones; `line_length` also checks the length of lines (E501). Configuration
+    files are not read, and comments such as `# noqa` switch nothing off. It runs in the sandbox; `require` and `rung` are the sandbox's. Raises ValueError for
+    rules that ruff does not know, BindingError if ruff is not installed.
     """
 
     def __init__(
@@ -253,14 +255,14 @@ class RuffGuard(GuardInterface):
         rung: str = "",
     ) -> None:
         rules = ["--select", ",".join(select)] if select else []
-        rules += ["--ignore", ",".join((*ignore, "INP001"))]  # a text alone lies in no package
+        rules += ["--ignore", ",".join((*ignore, "INP001"))]  # a single text is not in a package
         if line_length is not None:
             rules += ["--line-length", str(line_length), "--extend-select", "E501"]
         arguments = (
             "check", "--isolated", "--no-cache", "--ignore-noqa", "--no-fix", "--output-format=concise", *rules, "--stdin-filename", _FILE, "-",
         )  # fmt: skip
         if not timeout_s > 0:
-            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit")
+            raise ValueError(f"timeout_s = {timeout_s:g} is not a valid time limit: it must be more than 0 s")
         program = find_tool("ruff", "lint")
         _require_known(program, arguments)
         self._tool = ToolProgram(
@@ -270,7 +272,7 @@ class RuffGuard(GuardInterface):
         self._confinement = Confinement(require, rung)
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
-        """Judge the code. Raises SandboxError where it cannot be confined as is required, DsaError when ruff itself fails."""
+        """Judge the code. Raises SandboxError if it cannot be confined as required, DsaError if ruff itself fails."""
         code = extract_code(artifact.content)
         if fault := syntax_fault(code):
             return GuardResult(passed=False, feedback=fault)
@@ -296,13 +298,13 @@ class RuffGuard(GuardInterface):
 
 
 def _require_known(program: str, arguments: tuple[str, ...]) -> None:
-    """Let ruff read its arguments, with nothing to check; ValueError says what is wrong with them."""
+    """Let ruff read its arguments, with nothing to check; raise ValueError if they are wrong."""
     process = subprocess.run(  # noqa: S603  # ruff itself, without the artifact
         [program, *arguments], input=b"", capture_output=True, check=False, timeout=_CHECK_S, env={}
     )
     if process.returncode == _USAGE:
         message = " ".join(process.stderr.decode("utf-8", "replace").split())
-        raise ValueError(f"ruff does not take these options: {clip(message, _MOST_SAID)}")
+        raise ValueError(f"ruff does not accept these options: {clip(message, _MOST_SAID)}")
 
 
 _ERROR = re.compile(rf"^{re.escape(_FILE)}:(\d+): error: (.*)$", re.MULTILINE)
@@ -312,15 +314,15 @@ _SILENCER_NAMES = frozenset({"no_type_check", "no_type_check_decorator"})
 _PRELOAD = ("mypy.api", "mypy.main", "mypy.build", "mypy.checker", "mypy.fastparse", "mypy.semanal_main")
 
 _MOST_PRINTED = 30_000
-_HAS_FAULTS = 1  # its exit status when it has found something
+_HAS_FAULTS = 1  # its exit status if it has found something
 
 
 class MypyGuard(GuardInterface):
     """Pass code in which mypy finds nothing; the feedback names the first faults by line.
 
-    `strict` is mypy's. Modules that are not in the standard library are taken as they come (`Any`); functions without annotations are checked too.
+    `strict` is mypy's. Modules that are not in the standard library count as `Any`; functions without annotations are checked too.
     Neither configuration nor plugins are read. What would silence it (`# type: ignore`, `# mypy: ..`, `no_type_check`) is a fault, unless
-    `allow_ignores`. Runs in the sandbox, whose `require` and `rung` are. BindingError where mypy is not installed.
+    `allow_ignores`. It runs in the sandbox; `require` and `rung` are the sandbox's. Raises BindingError if mypy is not installed.
     """
 
     def __init__(
@@ -333,7 +335,7 @@ class MypyGuard(GuardInterface):
         rung: str = "",
     ) -> None:
         if not timeout_s > 0:
-            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit")
+            raise ValueError(f"timeout_s = {timeout_s:g} is not a valid time limit: it must be more than 0 s")
         self._program = program()
         self._options = ["--strict"] if strict else []
         self._allow_ignores = allow_ignores
@@ -343,7 +345,7 @@ class MypyGuard(GuardInterface):
         self._confinement = Confinement(require, rung)
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
-        """Judge the code. Raises SandboxError where it cannot be confined as is required, DsaError when mypy itself fails."""
+        """Judge the code. Raises SandboxError if it cannot be confined as required, DsaError if mypy itself fails."""
         code = extract_code(artifact.content)
         if fault := syntax_fault(code):
             return GuardResult(passed=False, feedback=fault)
@@ -367,7 +369,7 @@ def _silencers(code: str) -> Iterator[tuple[int, str]]:
             yield line, "`# type: ignore` is not allowed: fix what it hides."
     for line, text in enumerate(code.split("\n"), start=1):  # mypy reads these in strings too
         if _SETTING.match(text.lstrip()):
-            yield line, "`# mypy:` is not allowed: the code does not set up its type checker."
+            yield line, "`# mypy:` is not allowed: code may not configure its type checker."
     for node in ast.walk(ast.parse(code)):
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         names = {alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) else {name}
@@ -376,12 +378,12 @@ def _silencers(code: str) -> Iterator[tuple[int, str]]:
 
 
 def _fault(message: str) -> DsaError:
-    """Return the error for a tool that failed by a fault of its own, which says nothing of the text."""
+    """Return the error for a tool that failed through its own fault, which says nothing about the text."""
     return DsaError(message, code="ToolFailedError")
 
 
 def faults_in(outcome: SandboxOutcome) -> list[tuple[int, str]]:
-    """Return the lines with what mypy says of them. Raises DsaError for an output that is not a report on the code."""
+    """Return the lines with what mypy says about them. Raises DsaError for output that is not a report on the code."""
     try:
         status, output, complaints = json.loads(outcome.results)
     except ValueError:

@@ -36,7 +36,7 @@ __all__ = [
 def loads(text: str, path: str = "<text>", families: Mapping[str, str] | None = None) -> Machine:
     """Read a machine document; `path` is what diagnostics call it. `families` replaces the index of some, as text: `{"f": "1..5"}`.
 
-    Raises MachineError with every fault found, and ParameterError for a name that is no family of the document, or for text that is no index.
+    Raises MachineError with every fault found, and ParameterError for a name that is not a family of the document, or a text that is not an index.
     """
     result = read_machine(text, path, families or {})
     if result.machine is None:

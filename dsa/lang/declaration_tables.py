@@ -47,7 +47,7 @@ _FORMS = "write the column as 1..3, or as {a, b}"
 def families(
     records: Iterable[TableRecord], replacements: Mapping[str, str], findings: Findings
 ) -> tuple[declarations.Family, ...]:
-    """Read the Families table; `replacements` has other indices for some, as text. Raises ParameterError for one that is no index."""
+    """Read the Families table; `replacements` has other indices for some, as text. Raises ParameterError for one that is not an index."""
     families: list[declarations.Family] = []
     for record in each_declaration(list(records), findings):
         name = cells.declared_name(record["family"], "a family", findings)

@@ -1,6 +1,6 @@
 """Archives: the reading half of the entry point. Nothing here drives a run.
 
-A recorded run is replayed with the machine that its own text gives. Its ledger alone says how it stands; the store knows who holds it.
+A recorded run is replayed with the machine from its own text. Its ledger alone determines its status; the store knows who holds it.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class RunArchive:
         return self._place.store.summary(run_id)
 
     async def look(self, run_id: str, *, after: int = 0) -> "RunNews":
-        """Return how a run stands, and its entries after the first `after`. Raises UnknownRunError, DamageError, StoreError."""
+        """Return the status of a run, and its entries after the first `after`. Raises UnknownRunError, DamageError, StoreError."""
         summary, handle = self.summary(run_id), self._handles.get(run_id)
         is_driven = handle is not None and handle.is_driven
         if after == 0:
@@ -97,8 +97,8 @@ class RunArchive:
         """Return the summaries of all runs that match the filter, in the order in which they were begun. Reads no ledger.
 
         `status` is one of: under way, waiting, due, in doubt, stopped, interrupted, cut off, finished, damaged; `waiting_for` an event that they
-        wait for. Waiting runs are due if `now_ms` (milliseconds since 1970) is past their deadline. `newest` is the number of runs that are wanted
-        (at least 1), those that were begun last.
+        wait for. Waiting runs are due if `now_ms` (milliseconds since 1970) is past their deadline. `newest` is how many of the runs that
+        were begun last are wanted (at least 1).
         """
         return await self._summaries(RunFilter(status, waiting_for, machine, now_ms, newest))
 
@@ -150,7 +150,7 @@ class RunArchive:
                 await self._change(run_id)
 
     async def wanted_worker(self, run_id: str) -> str:  # noqa: ARG002  (as elsewhere)
-        """Return which worker a run waits for, and how to start it. No run of a folder or in memory needs one: any process drives it."""
+        """Return which worker a run waits for, and how to start it. A run in a folder or in memory needs none: any process can drive it."""
         return ""
 
     async def _change(self, run_id: str) -> None:
@@ -164,7 +164,7 @@ class RunArchive:
     async def remove(self, run_id: str) -> None:
         """Remove a run, its parts, their artifacts and their folders. The ids are not used again.
 
-        The ledgers go first, all at once: a removal that is cut off leaves at most files, and no run. Raises UnknownRunError, and HeldError
+        The ledgers go first, all at once: a removal that is cut off leaves at most files, but no run. Raises UnknownRunError, and HeldError
         for a run that a process drives; then nothing has changed.
         """
         store = self._place.store
@@ -176,7 +176,7 @@ class RunArchive:
 
 @attrs.frozen
 class RunFilter:
-    """Which runs a list has, as `RunArchive.list` says."""
+    """The runs that a list shows, as in `RunArchive.list`."""
 
     status: str | None = None
     waiting_for: str | None = None
@@ -187,9 +187,9 @@ class RunFilter:
 
 @attrs.frozen
 class RunNews:
-    """What is new of a run: how it stands, the entries that came, and whether `interrupt` can stop what drives it.
+    """The news of a run: its status, its new entries, and whether `interrupt` can stop what drives it.
 
-    `text` is that of its machine, as the run began; it comes with the first entries.
+    `text` is that of its machine when the run began; it comes with the first entries.
     """
 
     summary: RunSummary
@@ -204,7 +204,7 @@ class OtherMachineError(DsaError):
     def __init__(self, run: str, digest_then: str, digest_now: str) -> None:
         self.run = run
         super().__init__(
-            f"run {run} is of another machine: it was recorded as {digest_then[:12]}, and its document reads as {digest_now[:12]} now"
+            f"run {run} belongs to another machine: it was recorded as {digest_then[:12]}, but its document now reads as {digest_now[:12]}"
         )
 
 
@@ -213,8 +213,8 @@ def require_no_secret(text: str, secrets: Secrets) -> None:
     for place, name in secrets.places(text):
         line = text.count("\n", 0, place) + 1
         raise secret_error(
-            f"line {line} of the document has the secret {name} in it, and a run keeps its document: take it out, and let programs "
-            f"read it from their environment. If it is not a secret, say --not-secret {name}"
+            f"line {line} of the document contains the secret {name}, and a run keeps its document: remove it, and let programs "
+            f"read it from their environment. If it is not a secret, add --not-secret {name}"
         )
 
 
@@ -239,7 +239,7 @@ def replay_stored(stored_run: StoredRun, fold: Callable[..., Run] = replay) -> t
 
 
 def _required_machine(run: str, text: str, entry: MachineEntry | ChangeEntry) -> Machine:
-    """Read the machine that an entry names. Raises OtherMachineError when it reads otherwise now."""
+    """Read the machine that an entry names. Raises OtherMachineError if it reads differently now."""
     try:
         machine, read = recorded_machine(text, entry.parameters)
     except (MachineError, ParameterError) as fault:

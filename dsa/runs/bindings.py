@@ -1,8 +1,8 @@
 """Bindings of a table: the policies, guards and generators behind its names, found and checked before the first event.
 
 `bind` takes a machine and where to look, and returns `Bindings`. A module from a file is imported, with the modules beside it; nothing else in this
-package runs code of users to read it. `misfits` checks whether what a module gives can do its work: kinds of objects, async functions, arguments.
-It calls nothing. A policy that is asked from outside is a run of the shipped machine `policy`: `request` makes the data that the run begins with,
+package runs users' code to read it. `misfits` checks whether what a module gives can do its work: kinds of objects, async functions, arguments.
+It calls nothing. A policy that is called from outside is a run of the shipped machine `policy`: `request` makes the data that the run begins with,
 `perform` is its effect, and `policy_steps` returns the steps that the policy gave.
 """
 
@@ -85,7 +85,7 @@ def _policy_misfits(owner: str, policy: object) -> Iterator[BindingError]:
 
 
 def _is_plain(policy: Callable[..., Any]) -> bool:
-    """Return whether a function is surely not asynchronous: a `def` that wraps nothing and is not annotated as awaitable."""
+    """Return whether a function is certainly not asynchronous: a `def` that wraps nothing and is not annotated as awaitable."""
     while isinstance(policy, partial):
         policy = policy.func
     function = policy if inspect.isfunction(policy) or inspect.ismethod(policy) else type(policy).__call__
@@ -104,7 +104,7 @@ def _guard_misfits(machine: Machine, name: str, guard: object) -> Iterator[Bindi
 
 
 def _guard_requests(machine: Machine, name: str) -> Iterator[tuple[str, tuple[str, ...], Span | None]]:
-    """Yield the calls of a guard, by its name or its kind: who asks, the names of the data and artifacts, and the place in the table."""
+    """Yield the calls of a guard, by its name or its kind: the caller, the names of the data and artifacts, and the place in the table."""
     rows = [row for row in machine.guards if name in (row.name, row.kind)] or [Guard(name)]
     for row in rows:
         data = tuple(argument for argument, _ in row.uses)
@@ -136,7 +136,7 @@ def _argument_misfits(
     except TypeError as fault:
         arguments = ", ".join((*positional, *(f"{name}=.." for name in keywords)))
         yield BindingError(
-            f"{owner} is bound to {_callable_name(function)}, which takes {signature} and is called with ({arguments}): {fault}",
+            f"{owner} is bound to {_callable_name(function)}, which takes {signature} but is called with ({arguments}): {fault}",
             span,
         )
 
@@ -176,13 +176,15 @@ async def perform(action: Action, context: PolicyContext) -> list[Step]:
 def _request_in(data: object) -> tuple[Action, list[Step]]:
     """Read the data that a run began with. Raises TypeError for data that `request` would not return."""
     if not isinstance(data, dict) or not isinstance(data.get("policy"), str):
-        raise TypeError('a policy is asked with {"policy": NAME, "payload": OBJECT, "actions": [NAME, ..], "seed": []}')
+        raise TypeError(
+            'a policy is called with {"policy": NAME, "payload": OBJECT, "actions": [NAME, ..], "seed": []}'
+        )
     actions = frozenset(data.get("actions") or ())
     return Action(data["policy"], data.get("payload") or {}, actions), [Step(**step) for step in data.get("seed") or ()]
 
 
 def require_policy(data: object, binding: Bindings) -> None:
-    """Raise BindingError if a run asks for a policy that does not exist, and TypeError for data that asks for none."""
+    """Raise BindingError if a run asks for a policy that does not exist, and TypeError for data that does not ask for one."""
     if binding.effects.get(PERFORM) is perform and data is not None:
         binding.policies[_request_in(data)[0].policy]
 
@@ -295,7 +297,7 @@ def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
     for name, span in effect_names(machine):
         policy = effects.get(name)
         if policy is None:
-            faults.append(f"{_place(span)}the effect '{name}' has no policy: give one in `effects` of {BINDINGS_FILE}")
+            faults.append(f"{_place(span)}the effect '{name}' has no policy: add one to `effects` of {BINDINGS_FILE}")
         elif isinstance(policy, AnsweringPolicy):
             events = machine.answers.get(name, ())
             unknown = sorted(policy.answers.difference(events, map(without_index, events)))
@@ -408,7 +410,7 @@ def _module_named(module: str) -> ModuleType:
     if module.endswith(".py"):
         return _from_file(Path(module))
     if not all(part.isidentifier() for part in module.split(".")):
-        raise BindingError(f"'{module}' is not the name of a module; give a module's name or a .py file")
+        raise BindingError(f"'{module}' is not the name of a module; write a module's name or a .py file")
     return _import(module)
 
 
@@ -419,12 +421,12 @@ def _import(module: str) -> ModuleType:
         raise
     except BaseException as error:
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
-            raise BindingError(f"there is no module '{module}'; give a module's name or a .py file") from error
+            raise BindingError(f"there is no module '{module}'; write a module's name or a .py file") from error
         raise BindingError(f"the module '{module}' cannot be imported: {_import_error_text(error)}") from error
 
 
 class _SourceLoader(SourceFileLoader):
-    """A loader that always reads the source: bytecode that Python keeps counts as fresh for a file that was changed within a second."""
+    """A loader that always reads the source: Python's cached bytecode counts as fresh for a file that was changed within a second."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -441,7 +443,7 @@ def _from_file(path: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses and attrs look their module up
     beside = str(path.parent.absolute())
     if beside not in sys.path:
-        sys.path.append(beside)  # as for a program: it can import modules beside it, also later in its functions
+        sys.path.append(beside)  # as for a program: it can import modules beside it, even later in its functions
     try:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:
@@ -552,19 +554,19 @@ _RUNS_MACHINE = "machine"
 
 
 def _misnamings(module: Names, machine: Machine) -> tuple[list[str], list[str]]:
-    """Return the faults and the notes about a module's names. It is not known here which names a machine inside this one uses."""
+    """Return the faults and the notes about a module's names. The names that a machine inside this one uses are not known here."""
     file = _file(module)
     where = min(file, os.path.relpath(file), key=len) if file else _where(module)
     faults, notes = [], [] if isinstance(module, Bindings) else _attributes(module, where)
     sleeps = {*sleeping_effects(machine), *map(without_index, sleeping_effects(machine))}
     for name in sorted(sleeps.intersection(getattr(module, "effects", None) or {})):
         notes.append(
-            f"{where} gives the effect '{name}', which is a sleep in the table and needs no policy; it is not used"
+            f"{where} defines the effect '{name}', which is a sleep in the table and needs no policy; it is not used"
         )
     for attribute, (usable, candidates) in _names_used(machine).items():
         definitions = getattr(module, attribute, None) or {}
         for name in sorted(str(each) for each in definitions if each not in usable):
-            message = f"{where} gives the {attribute.removesuffix('s')} '{name}', which no table names"
+            message = f"{where} defines the {attribute.removesuffix('s')} '{name}', which no table names"
             candidate = _nearest(name, candidates - set(definitions))
             if candidate is not None:
                 faults.append(f"{message}; did you mean '{candidate}'?{_otherwise(attribute, candidate)}")
@@ -581,7 +583,7 @@ def _is_named_beside(name: str, file: str | None) -> bool:
 
 
 def _names_used(machine: Machine) -> dict[str, tuple[set[str], set[str]]]:
-    """Return, by attribute of a module, the names that the machine can use, and those that it uses without saying what they are."""
+    """Return, by attribute of a module, the names that the machine can use, and those that it uses without declaring what they are."""
     effects = {*machine.effect_named, *map(without_index, machine.effect_named)}
     options = {guard.name: dict(guard.options) for guard in machine.guards}
     parts = {part.strip() for each in options.values() for part in each.get("of", "").split(",")} - {""}
@@ -620,7 +622,7 @@ def _without_digits(name: str) -> str:
 def _otherwise(attribute: str, name: str) -> str:
     if attribute == "effects":
         return ""
-    return f"\n        hint: if not, say in the column `is` of a table {attribute.capitalize()} what '{name}' is"
+    return f"\n        hint: if not, write in the column `is` of a table {attribute.capitalize()} what '{name}' is"
 
 
 def _attributes(module: ModuleType, where: str) -> list[str]:

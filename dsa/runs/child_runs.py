@@ -1,7 +1,7 @@
-"""Child runs: machines that generate artifacts for other runs, and the runs to drive when an event is for a part (seed 000, semantic agency).
+"""Child runs: machines that generate artifacts for other runs, and the runs to drive if an event is for a part (seed 000, semantic agency).
 
-A `MachineGenerator` takes a machine with its bindings, and returns an Artifact for a Context: a run of that machine works it out. The run has a
-ledger of its own, under an id that follows from the effect it is for, so performing the effect again finds the run and goes on with it.
+A `MachineGenerator` takes a machine with its bindings, and returns an Artifact for a Context: a run of that machine produces it. The run has a
+ledger of its own, under an id that follows from its effect, so performing the effect again finds the run and continues it.
 
 Such a run is a part; the run that it belongs to is its whole. Only the whole drives its parts, and an event for a part makes the whole due.
 """
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 class MachineGenerator(AsyncGeneratorInterface):
     """A generator that runs a machine for each artifact: the rendered prompt is the specification, and the finalised artifact is the result.
 
-    `runs` keeps its runs, beside those that they are for; `setup` is the bound machine. `step` names the step whose artifact is wanted, by default
+    `runs` keeps its runs, in the same place as those that they are for; `setup` is the bound machine. `step` names the step whose artifact is wanted, by default
     the last one. Raises ValueError for a machine that takes no specification, or has no such step.
     """
 
@@ -70,9 +70,9 @@ class MachineGenerator(AsyncGeneratorInterface):
         return asyncio.run(self.agenerate(context, template))
 
     async def agenerate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
-        """Run the machine, or go on with its run. Raises GenerationError when it makes no artifact; the run itself is kept.
+        """Run the machine, or continue its run. Raises GenerationError if it makes no artifact; the run itself is kept.
 
-        Raises GenerationError, with the part, when it waits for a person or a timer, which is not a failure of the machine.
+        Raises GenerationError, with the part, if it waits for a person or a timer, which is not a failure of the machine.
         """
         prompt = render(template, context)
         handle = self._open_run(context.key, prompt)
@@ -97,13 +97,13 @@ class MachineGenerator(AsyncGeneratorInterface):
         return any(entry.content_digest == artifact.content_digest for entry in entries)
 
     def _is_awaited(self, key: str, run_id: str) -> bool:
-        """Return whether the whole has last heard of a run that it waits: how it ended is still to be reported."""
+        """Return whether the last that the whole knows of a run is that it waits: its end is still to be reported."""
         results = [entry for entry in self._entries_of_whole(key) if isinstance(entry, ResultEntry)]
         part = part_in(results[-1]) if results else None
         return part is not None and part.run == run_id
 
     def _open_run(self, key: str, prompt: str) -> "RunHandle":
-        """Open the run for an effect: one that was cut off or has made the artifact, else a new one."""
+        """Open the run for an effect: one that was cut off or has made the artifact, or else a new one."""
         parent, _, place = (key or new_run_id(self._machine.name)).partition("/")
         base = f"{parent}{PART_OF}{place.replace('/', '.')}" if place else parent
         self._catch_up(f"{parent}{PART_OF}")
@@ -175,7 +175,7 @@ class Machines:
     above: tuple[Path, ...] = ()
 
     def __call__(self, file: str, step: str, folder: Path) -> MachineGenerator:
-        """Return the generator that runs the machine in a file, named from a folder, or a shipped one.
+        """Return the generator that runs the machine in a file, relative to a folder, or of a shipped one.
 
         Raises ValueError for a machine that cannot be read or bound, or takes no specification; each line of the message has its place.
         """
@@ -197,7 +197,7 @@ class Machines:
 
 
 def _machine_path(file: str, folder: Path) -> Path:
-    """Return the path of a machine: a file named from the folder, else a shipped one. Raises DocumentError if there is none."""
+    """Return the path of a machine: a file relative to the folder, or else a shipped one. Raises DocumentError if there is none."""
     path = folder / file
     if os.path.exists(path):  # noqa: PTH110  (Path's raises OSError for a name too long for any file)
         return path
@@ -215,7 +215,7 @@ def _with_place(line: str, label: str) -> str:
 
 #: The final states in which a run has no result, whatever its steps finalised on the way.
 _NOTHING = frozenset({"failed", "escalated"})
-#: The beginning of a line that has a place already, in a document further in.
+#: The beginning of a line that already has a place, in a nested document.
 _PLACE = re.compile(r"[^:]+:\d+:\d+: ")
 
 
@@ -257,12 +257,12 @@ _RUNS: ContextVar["Runs | None"] = ContextVar("runs for parts", default=None)
 
 
 def keep_parts_in(runs: "Runs") -> None:
-    """Say that the rest of this task is the work of an effect whose parts are kept in these runs."""
+    """Record that the rest of this task is the work of an effect whose parts are kept in these runs."""
     _RUNS.set(runs)
 
 
 def runs_for_parts() -> "Runs | None":
-    """Return the runs in which the effect at work keeps its parts, as its worker says; None where none is said: in the folder of its own run."""
+    """Return the runs in which the current effect keeps its parts, as its worker says; None means the folder of its own run."""
     return _RUNS.get()
 
 
@@ -282,7 +282,7 @@ def target_run(runs: "RecordedRuns", run_id: str, event: str, at: str | None) ->
 
 
 def driving_run(runs: "RecordedRuns", run_id: str) -> str:
-    """Return the run to drive so that this one goes on: its whole, if that waits for it or is held, or else itself."""
+    """Return the run to drive so that this one continues: its whole, if that waits for it or is held, or else itself."""
     if PART_OF not in run_id:
         return run_id
     whole = run_id.partition(PART_OF)[0]
@@ -294,7 +294,7 @@ def driving_run(runs: "RecordedRuns", run_id: str) -> str:
 
 
 def due_runs(summaries: Iterable[RunSummary]) -> list[RunSummary]:
-    """Return the runs that a worker takes up: no parts, and none that a person has interrupted. A run is due as soon as a part that it waits for is."""
+    """Return the runs that a worker takes up: neither parts nor runs that a person has interrupted. A run is due as soon as a part that it waits for is."""
     by_run = {each.run: each for each in summaries}
     return [each for each in by_run.values() if each.summary.parent is None and _is_due(each, by_run)]
 

@@ -1,8 +1,7 @@
 """The door: what callers see of runs, wherever they are kept.
 
 `Runs` is the protocol that commands, pages and programs are written for, `RecordedRuns` is the part of it that only reads. Two classes implement it: `dsa.runs.runs.LocalRuns` for a folder or memory, and
-`dsa.temporal.temporal_runs.TemporalRuns` for a Temporal namespace. What its methods promise is said there, and checked by
-`tests/conformance/test_door.py`.
+`dsa.temporal.temporal_runs.TemporalRuns` for a Temporal namespace. Their docstrings say what the methods promise; `tests/conformance/test_door.py` checks it.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -57,7 +56,7 @@ class RecordedRuns(Protocol):
         """Return the summary of a run."""
 
     async def look(self, run_id: str, *, after: int = 0) -> RunNews:
-        """Return how a run stands, and its entries after the first `after`."""
+        """Return the status of a run, and its entries after the first `after`."""
 
     async def list(
         self,
@@ -96,7 +95,7 @@ class RecordedRuns(Protocol):
 
 
 class RunMaker(RecordedRuns, Protocol):
-    """Where runs are made and held, as effects do that have runs of their own."""
+    """The place where runs are made and held, for effects that have runs of their own."""
 
     def setup(self, document: MachineDocument, options: Options) -> RunSetup:
         """Bind a document for a run in this place."""
@@ -118,7 +117,7 @@ class RunMaker(RecordedRuns, Protocol):
 class Runs(RunMaker, Protocol):
     """The runs of one place. `open_runs` makes it; use it in `async with`.
 
-    `uninterrupted_ids` are the runs that Ctrl-C should have interrupted and could not, because no worker answered.
+    `uninterrupted_ids` are the runs that Ctrl-C could not interrupt, because no worker answered.
     """
 
     uninterrupted_ids: tuple[str, ...]
@@ -127,10 +126,10 @@ class Runs(RunMaker, Protocol):
         """Begin to use the runs."""
 
     async def __aexit__(self, error_type: type[BaseException] | None, *_: object) -> None:
-        """Let go of the runs that are driven here; after Ctrl-C, interrupt them."""
+        """Release the runs that are driven here; after Ctrl-C, interrupt them."""
 
     async def close(self, *, interrupts: bool = False) -> None:
-        """Let go of the runs that are driven here, or interrupt them; then close the place."""
+        """Release the runs that are driven here, or interrupt them; then close the place."""
 
     def __enter__(self) -> Self:
         """Begin to read the runs."""
@@ -149,7 +148,7 @@ class Runs(RunMaker, Protocol):
         run_id: str = "",
         on_moment: OnMoment | None = None,
     ) -> RunHandle:
-        """Start a run, and go on with it in the background."""
+        """Start a run, and drive it in the background."""
 
     async def resume(
         self,

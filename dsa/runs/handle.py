@@ -152,15 +152,15 @@ class InboxReader:
                 try:
                     handle.take_messages()
                 except StoreError:
-                    continue  # the driver of the run meets it too, and reports it
+                    continue  # the driver of the run gets this error too, and reports it
 
 
 @attrs.frozen
 class RunEnvironment:
     """The surroundings of a run: the place that keeps it, its clock, and its observers.
 
-    `held_runs` are the runs that this process holds, `handles` those that it has a handle of, `sources` the bindings of the runs that it has
-    begun with objects. `inbox` is None where only parts get messages.
+    `held_runs` are the runs that this process holds, `handles` those of which it has a handle, `sources` the bindings of the runs that it
+    began with objects. `inbox` is None where only parts get messages.
     """
 
     place: RunPlace
@@ -176,7 +176,7 @@ class RunEnvironment:
 class HeldRun:
     """A run and its driver. `artifacts` is the store of its artifacts, `folder` its folder for people (None in memory).
 
-    While it is released, another process may hold it; when this one holds it again, it goes on from there. Observers see every moment once.
+    While it is released, another process may hold it; when this process holds it again, it continues from there. Observers see every moment once.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class HeldRun:
     def _look_into_inbox(self) -> None:
         """Hand over the messages that were posted before a timer rang."""
         if self._environment.inbox is not None:
-            with suppress(StoreError):  # the driver meets it when it writes the timer, and reports it
+            with suppress(StoreError):  # the driver gets this error when it writes the timer, and reports it
                 self.take_messages()
 
     def _record_fault(self, where: str, traceback: str) -> None:
@@ -303,7 +303,7 @@ class HeldRun:
                     self._driver.look_again(key)
 
     def _hold(self) -> None:
-        """Become the run's writer again, if it was released, and go on from its last entry in the store."""
+        """Become the run's writer again, if it was released, and continue from its last entry in the store."""
         if self._is_held:
             return
         snapshot = StoredRun(self.id, self._setup.text, self.run.ledger, self._journal.epoch, head=self._journal.head)
@@ -342,16 +342,16 @@ class NotTakenError(DsaError):
 
 
 def require_place(at: str | None) -> None:
-    """Raise TypeError for a place that is not a string: the ledger keeps it as it is."""
+    """Raise TypeError for a place that is not a string: the ledger keeps it unchanged."""
     if at is not None and not isinstance(at, str):
-        raise TypeError(f'a place is a string, such as "3" or "3/1", not {at!r}')
+        raise TypeError(f'a place must be a string, such as "3" or "3/1", not {at!r}')
 
 
 class RunHandle(HeldRun):
     """One run in this process. `Runs` makes it.
 
     A task of its own drives the run, so that a reader of moments or a caller that waits for its rest may end. While the run rests it has no holder:
-    another process may drive it, and this one goes on from there later. An observer sees every moment once.
+    another process may drive it, and this one continues from there later. An observer sees every moment once.
     """
 
     _task: asyncio.Task[None] | None = None
@@ -428,12 +428,12 @@ class RunHandle(HeldRun):
 
         With `through_timers`, wait for timers as well. Raises what `Driver.drive` does, and HeldError if another process holds the run.
         """
-        assert not self._is_driven, "one task drives a run"
+        assert not self._is_driven, "only one task drives a run"
         return await self._drive(occurrences, through_timers=through_timers)
 
     def start(self, *occurrences: Occurrence) -> None:
         """Begin to drive the run in a task of its own; follow it with `rest` and `moments`. Raises HeldError."""
-        assert not self._is_driven, "one task drives a run"
+        assert not self._is_driven, "only one task drives a run"
         self._hold()
         self._rest, self._fault, self._is_driven = None, None, True
         self._task = asyncio.create_task(self._drive_quietly(occurrences))
@@ -459,7 +459,7 @@ class RunHandle(HeldRun):
         try:
             if self._environment.inbox is not None:
                 self._environment.inbox.start()
-            if self._environment.inbox is not None or PART_OF in self.id:  # in memory, parts alone are sent messages
+            if self._environment.inbox is not None or PART_OF in self.id:  # in memory, only parts get messages
                 self.take_messages()
             rest = await self._driver.drive(*occurrences, through_timers=through_timers)
             while rest.kind == "waiting" and not self.release(rest):
@@ -487,8 +487,8 @@ class RunHandle(HeldRun):
     ) -> Taken | Refusal:
         """Send an event from outside, and wait until the run has taken or refused it; the run goes on by itself.
 
-        `at` names the question that this answers (`rest.waits_for[event]`): when the run asks it no longer, the event is refused as late. Raises
-        OccurrenceError for an event that does not come from outside, or has other data than it must have; NotTakenError.
+        `at` names the question that this answers (`rest.waits_for[event]`): if the run no longer asks it, the event is refused as late. Raises
+        OccurrenceError for an event that does not come from outside or has invalid data; NotTakenError.
         """
         return await self.hand(Occurrence(event, verdicts or {}, data=data), at)
 

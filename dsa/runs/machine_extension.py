@@ -29,7 +29,7 @@ class RunView(Protocol):
         """Return the view as it is now."""
 
     def earlier(self, before: int) -> Any:  # noqa: ANN401  (Markup)
-        """Return the parts of the view before the one with this number, the newest of them; a link leads to those before, here and in `markup`."""
+        """Return the parts of the view before the one with this number, the newest of them; a link leads to earlier ones, here and in `markup`."""
 
     def file(self, name: str) -> bytes | None:
         """Return the content of a file of the run, by the name in the view; None if it has no such file."""
@@ -49,7 +49,7 @@ class StartField:
 class StartForm:
     """A form that begins runs of a machine on the web page. `fields` are its fields by their names, each a text that may be empty.
 
-    `begin(runs, values)` begins a run with what was typed, and drives it on. It raises DsaError, ValueError or OSError for what cannot be used; then no run
+    `begin(runs, values)` begins a run with what was typed, and drives it. It raises DsaError, ValueError or OSError for values that cannot be used; then no run
     exists.
     """
 
@@ -81,7 +81,7 @@ class MachineExtension:
 
 
 def release_resources(machine: str, config: Mapping[str, Any], run_id: str) -> None:
-    """Close what the effects of a run keep open in this process, if its machine has any such thing. `config` is that of its bindings."""
+    """Close what the effects of a run keep open in this process, if its machine has anything like that. `config` is that of its bindings."""
     release = extension_of(machine).release
     if release is not None:
         release(config, run_id)

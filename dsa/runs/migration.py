@@ -1,13 +1,13 @@
-"""Migrations: whether a run in flight may go on under another table. That table replays its history, and its future is explored.
+"""Migrations: whether a run in flight may continue under another table. That table replays its history, and its future is explored.
 
 `FitJudge` takes recorded runs and two machines, and returns a `Fit` for each run. A run is *compatible* if, at its own parameters,
 
 - its history is exactly what the new machine does: each recorded event is taken or refused as it was, with the same states, values, effects under the
-  same keys, timers and accepted artifacts; so the run stands in the same configuration;
+  same keys, timers and accepted artifacts; so the run is in the same configuration;
 - nothing that is under way is lost: every answer that the old machine declares for an outstanding effect is one in the new machine;
 - from there, the new machine reaches no fault that the old one does not reach.
 
-From there it may still act differently, which is what tables are changed for. `Fit.future` has these differences.
+From there it may still act differently, which is why tables are changed. `Fit.future` has these differences.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ MAX_STATES = 300_000
 
 @attrs.frozen
 class Fit:
-    """The answer whether a run may go on under the new machine.
+    """The answer whether a run may continue under the new machine.
 
     For an incompatible run, `why` is the reason, `difference` the first event that the new machine does not take as it was taken, or `trouble`
     the fault that it reaches. `here` has the configurations of both machines, `future` compares them from there on. `machine` is the new machine
@@ -130,7 +130,7 @@ def _lost_answer(run: Run, new: Machine) -> str:
     for key, effect in sorted(run.keys.items(), key=lambda each: each[::-1]):
         events = [event for event in run.machine.answers[effect] if event not in new.answers.get(effect, ())]
         if events:
-            return f"{effect} {key} is under way, and may be answered with {events[0]}, which is not one of its answers there"
+            return f"{effect} {key} is under way and may be answered with {events[0]}, which is not one of its answers there"
     for intent, result in unfinished_work(run).answers:
         steps = steps_of(result)
         mine, theirs = (answer_in(machine, intent.effect, steps) for machine in (run.machine, new))

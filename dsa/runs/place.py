@@ -1,8 +1,8 @@
-"""The place where runs are kept: a folder with `ledger.db` and `artifacts.git`, memory, or a Temporal server, each as people type it. Stores are opened only here.
+"""The place where runs are kept: a folder with `ledger.db` and `artifacts.git`, memory, or a Temporal server, each as people write it. Stores are opened only here.
 
-Runs go on from `DIR/ledger.db`; `DIR/artifacts.git` has what they generated. `DIR/<run id>/` is a copy for people: `machine.md` (the text of the
+Runs continue from `DIR/ledger.db`; `DIR/artifacts.git` has what they generated. `DIR/<run id>/` is a copy for people: `machine.md` (the text of the
 running machine), a file per artifact named after step, attempt and verdict, and, when the run rests, a file per step that has passed, the result, and
-the diagram. It is written as the run goes, and anew when the run is resumed.
+the diagram. It is written while the run goes on, and again when the run is resumed.
 """
 
 import importlib
@@ -33,7 +33,7 @@ from dsa.runtime.run import Run
 from dsa.runtime.run_store import Journal, RunStore, StoreError, Summary
 
 DEFAULT_RUNS, MEMORY = ".dsa", "memory:"
-#: The beginning of the address of a Temporal server. A path that was made of it has only one slash.
+#: The beginning of the address of a Temporal server. A path made from it has only one slash.
 SERVER = "temporal:/"
 LEDGER, ARTIFACTS = "ledger.db", "artifacts.git"
 #: The separator in the id of a part, between the whole's id and its effect: `20260131T120000-tale-9f3a1c44e0b2+3.1`.
@@ -52,7 +52,7 @@ class _OnDemand:
 
 @attrs.frozen
 class RunPlace:
-    """A store of runs, and the stores of their artifacts; `root` is the folder of both, None in memory. `close` it in the end.
+    """A store of runs, and the stores of their artifacts; `root` is the folder of both, None in memory. `close` it at the end.
 
     `lost_count` returns the number of runs that were kept here and cannot be found any more. `by` names this process, in a place that others share.
     """
@@ -92,7 +92,7 @@ class RunPlace:
 
 
 def is_on_server(path: Path) -> bool:
-    """Return whether a path is the address of a server, or of a run there: then nothing is in that folder."""
+    """Return whether a path is the address of a server, or of a run there, and so not a folder."""
     return str(path).startswith(SERVER)
 
 
@@ -141,7 +141,8 @@ def open_store(root: Path, *, must_exist: bool = False) -> SqliteStore:
     """Open or make the store of a folder of runs. Raises DocumentError."""
     if must_exist and not (root / LEDGER).is_file():
         raise DocumentError(
-            str(root), f"no run is kept here; `dsa run FILE` keeps its run in {DEFAULT_RUNS}, or where --runs DIR says"
+            str(root),
+            f"no run is kept here; `dsa run FILE` keeps its run in {DEFAULT_RUNS}, or in the folder of --runs DIR",
         )
     try:
         _keep_from_git(root)
@@ -174,12 +175,12 @@ _MARKDOWN = re.compile(r"^(#{1,6} \S|(```|~~~)|\|[ :|-]*-[ :|-]*\|[ \t]*$)", re.
 _PYTHON = re.compile(r"(def|class|import|from|async def) \w|@\w|\"\"\"|#!.*python")
 #: The folder with a file for each step that has passed.
 STEPS = "steps"
-_LONGEST_NAME = 80  # a file's name has 255 bytes at most; those of machines and steps have no bound
+_LONGEST_NAME = 80  # the name of a file has at most 255 bytes; names of machines and steps have no limit
 #: The file with the tracebacks of users' code, and its greatest length in bytes.
 ERRORS = "errors.txt"
 _MOST_OF_ERRORS = 1_000_000
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-#: What may be the id of a run: it names a folder, and people type it. `last` is the newest one, and `@` stands before a place.
+#: The form of a run's id: it names a folder, and people type it. `last` is the newest run, and `@` comes before a place.
 _RUN_ID = re.compile(r"(?!last$)[A-Za-z0-9_][A-Za-z0-9._~+-]{0,199}")
 
 
@@ -190,7 +191,7 @@ def new_run_id(name: str, *, now: datetime | None = None, entropy: str | None = 
 
 
 def own_or_new_id(run_id: str, name: str) -> str:
-    """Return the id that a run is given, or a new one if that is empty. Raises ParameterError for a text that cannot be an id."""
+    """Return the given id of a run, or a new one if it is empty. Raises ParameterError for a text that cannot be an id."""
     if run_id and not _RUN_ID.fullmatch(run_id):
         raise ParameterError(
             f"{run_id!r} cannot be the id of a run: use letters, digits, and `.`, `_`, `~`, `+` or `-` between them, at most 200, and not `last`"
@@ -232,7 +233,7 @@ class RunFolder:
     def keep_error(self, where: str, traceback: str) -> None:
         """Add a traceback of a user's code to the file of errors, up to its greatest length."""
         at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        # Without the file the run goes on: its ledger has the code and the line.
+        # Without the file the run continues: its ledger has the code and the line.
         with suppress(OSError), (self.path / ERRORS).open("ab") as file:
             if file.tell() < _MOST_OF_ERRORS:
                 file.write(f"{at} {where}\n{traceback}\n".encode("utf-8", "surrogatepass"))
@@ -242,7 +243,9 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             (self.path / "machine.md").write_bytes(self._text.encode("utf-8"))
         except OSError as fault:
-            raise DocumentError(str(self.path.parent), f"no run can be kept here: {fault.strerror or fault}") from fault
+            raise DocumentError(
+                str(self.path.parent), f"runs cannot be stored here: {fault.strerror or fault}"
+            ) from fault
         self._is_made = True
 
     def write_steps(self, accepted: Sequence[Artifact]) -> Path | None:
@@ -284,12 +287,12 @@ def accepted_artifacts(run: Run, artifacts: ArtifactStore) -> list[Artifact]:
 
 
 def result_of(machine: Machine, accepted: Sequence[Artifact]) -> Artifact | None:
-    """Return the artifact that is the result: of the step that the document names, else of the last step that has passed; None if there is none."""
+    """Return the artifact that is the result: from the step that the document names, or else from the last step that has passed; None if there is none."""
     return next((artifact for artifact in reversed(accepted) if machine.result in {None, artifact.step}), None)
 
 
 def text_for_people(machine: Machine, artifact: Artifact) -> tuple[str, str]:
-    """Return the suffix and the text of an artifact's file. Of code and JSON it is what the guards see, without the words around it."""
+    """Return the suffix and the text of an artifact's file. For code and JSON it is what the guards see, without the words around it."""
     suffix = suffix_of(machine, artifact.step, artifact.content)
     text = artifact.content
     if suffix == _CODE_SUFFIX:

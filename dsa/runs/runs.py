@@ -1,10 +1,10 @@
 """Runs: the entry point that starts, resumes, follows and removes the runs of one place.
 
-`LocalRuns` does this in a folder or in memory; `open_runs`, `runs_in_memory` and `run` make one, or that of a Temporal namespace. Three things are beside it:
+`LocalRuns` does this in a folder or in memory; `open_runs`, `runs_in_memory` and `run` make one, or that of a Temporal namespace. There are three more things:
 
 - A branch is a new run that begins as another one did: with the same entries, up to a place where nothing was under way. Artifacts keep their
   ids. Replaying the entries checks whether the cut makes sense.
-- A decision is what a person says about an effect in doubt. It is checked and recorded; nothing is performed here.
+- A decision is what a person says about an effect in doubt. It is checked and recorded, but nothing is performed here.
 - A `Worker` takes up the runs of a place that are due, and drives each to its next rest. Any number of workers may share a place, because only one
   process holds a run. A run that a person has interrupted is left alone, and a part is reached through the run that it belongs to.
 """
@@ -144,7 +144,7 @@ def require_decidable(
         if handling == "done" and effect in machine.answers:
             answers_text = ", ".join(machine.answers[effect])
             raise _doubt_error(
-                f"{effect} has answers, so `done` is not enough: say which answer it gave ({answers_text})"
+                f"{effect} has answers, so `done` is not enough: write which answer it gave ({answers_text})"
             )
     for key, answer in answers.items():
         if isinstance(answer, Occurrence):
@@ -160,7 +160,7 @@ def _doubt_error(message: str) -> DsaError:
 
 def _require_answer(machine: Machine, open_effect: InFlight | None, occurrence: Occurrence) -> None:
     if open_effect is None:
-        raise OccurrenceError(f"'{occurrence.event}' is an event; a call gives a step: `text` or `action_result`")
+        raise OccurrenceError(f"'{occurrence.event}' is an event; a call returns a step: `text` or `action_result`")
     effect = open_effect.intent.effect
     answers = machine.answers.get(effect, ())
     if occurrence.event not in answers:
@@ -220,7 +220,7 @@ _INTERRUPTIONS = (asyncio.CancelledError, KeyboardInterrupt)
 
 
 class BoundRuns(RunArchive, ABC):
-    """What the runs of every place share: documents are bound here, and recorded runs are bound again.
+    """The common part of the runs of every place: documents are bound here, and recorded runs are bound again.
 
     `begin` and `_hold` make the handles of runs, each in its own way.
     """
@@ -265,7 +265,7 @@ class BoundRuns(RunArchive, ABC):
         run_id: str = "",
         on_moment: OnMoment | None = None,
     ) -> RunHandle:
-        """Start a run of a document, or of a shipped machine, and go on with it in the background.
+        """Start a run of a document, or of a shipped machine, and drive it in the background.
 
         `data` comes with the event that the run begins with: `specification`, or the only one from outside that may come first. `bindings` is a
         module, the name or file of one, or a `dsa.Bindings`; without it `bindings.py` beside the document is used. `options` says more. Raises
@@ -300,7 +300,7 @@ class BoundRuns(RunArchive, ABC):
         """Resume a run where it was cut off, where a failure stopped it, or where it waits.
 
         Raises UnknownRunError, HeldError, OtherMachineError, ReplayError, DamageError, BindingError, MachineError; DsaError and OccurrenceError
-        for decisions and answers that do not fit. Then nothing has changed.
+        for decisions and answers that do not fit. In these cases nothing has changed.
         """
         handle = self.hold(run_id, options=options, resumption=resumption, on_moment=on_moment)
         handle.start(*occurrences)
@@ -371,7 +371,7 @@ class BoundRuns(RunArchive, ABC):
 class LocalRuns(BoundRuns):
     """The runs of one place. `open_runs` makes it. Leaving its `async with` releases the runs that it drives, in order; Ctrl-C interrupts them.
 
-    It belongs to one event loop and its thread; any number of runs go on side by side. `bindings` binds the runs that it resumes, unless
+    It belongs to one event loop and its thread; any number of runs go on at the same time. `bindings` binds the runs that it resumes, unless
     `resume` says otherwise: one source for all of them, or a source for each machine, by name.
     """
 
@@ -382,7 +382,7 @@ class LocalRuns(BoundRuns):
         self._inbox = InboxReader(self._held_runs)
 
     async def close(self, *, interrupts: bool = False) -> None:
-        """Release every run that is driven here, newest first, so that a worker can go on with it, or interrupt it; then close the place."""
+        """Release every run that is driven here, newest first, so that a worker can continue it, or interrupt it; then close the place."""
         for handle in reversed(tuple(self._held_runs.values())):
             await (handle.interrupt() if interrupts else handle.let_go())
         await self._inbox.stop()
@@ -584,7 +584,7 @@ class TakeUp:
 
 
 class Worker:
-    """A worker that takes up the due runs of `runs`, at most `at_once` side by side, and only those of `machine` if it is named.
+    """A worker that takes up the due runs of `runs`, at most `at_once` at the same time, and only those of `machine` if it is given.
 
     `options` change how the runs are bound. Documents and modules are read only from `folders` (None: from anywhere), shipped machines and
     installed packages: a run's ledger names them, and anyone who can write the ledger could name others.
@@ -604,16 +604,16 @@ class Worker:
         self._options, self._on_moment = options or Options(), on_moment
         self._folders = None if folders is None else (*(each.resolve() for each in folders), *_SHIPPED_FOLDERS)
         self._faulty_runs: set[tuple[str, int]] = set()
-        #: What takes a span for each effect that is performed here for a run that is driven elsewhere, as on Temporal.
+        #: Gets a span for each effect that is performed here for a run that is driven elsewhere, as on Temporal.
         self.on_span: Callable[[TelemetrySpan], None] | None = None
-        #: What takes a sentence about the work when it begins, where there is something to say beside the place: on Temporal.
+        #: Gets a sentence about the work when it begins, if there is more to say than the place: on Temporal.
         self.on_begin: Callable[[str], None] = lambda _text: None
 
     async def take_up(self, *, once: bool = True) -> AsyncIterator[TakeUp]:
         """Take up due runs; yield a `TakeUp` for each, when it rests or when it cannot be taken up.
 
-        With `once`, end when the runs that were due at the beginning are done; else go on for ever. Leaving early, or cancelling, releases the runs
-        that are under way, so that another worker can go on with them.
+        With `once`, end when the runs that were due at the beginning are done; otherwise go on for ever. Leaving early, or cancelling, releases the runs
+        that are under way, so that another worker can continue them.
         """
         due, driven = iter(await self._due()), dict[asyncio.Task[Rest], RunHandle]()
         try:
@@ -676,7 +676,7 @@ class Worker:
         settings = dict(first.started)
         names = (str(name) for name in (settings.get("file"), self._options.bindings or settings.get("module")) if name)
         for name in names:
-            is_file = name.endswith((".py", ".md"))  # else it is an installed module
+            is_file = name.endswith((".py", ".md"))  # otherwise it is an installed module
             if is_file and not any(Path(name).resolve().is_relative_to(folder) for folder in self._folders):
                 raise BindingError(f"{name} is outside the folders that this worker may read")
 

@@ -1,4 +1,4 @@
-"""Setups: a document with all that a run of it needs, bound before anything is recorded.
+"""Setups: a document with everything that a run of it needs, bound before anything is recorded.
 
 `MachineDocument` is a machine with its text and its file. `Options` say how a run is started or resumed. `setup_of` makes a `RunSetup` of both, for
 a new run; `resumed_options` and `present_settings` are for a run that is resumed.
@@ -40,7 +40,7 @@ class MachineDocument:
 
 
 def document_of(file: str | Path | Machine) -> MachineDocument:
-    """Return a document: of a file, of a shipped machine by its name, of a spec about a machine, or of the machine itself.
+    """Return a document: from a file, a shipped machine by its name, a spec about a machine, or a machine itself.
 
     Raises DocumentError and MachineError.
     """
@@ -62,9 +62,9 @@ def document_of(file: str | Path | Machine) -> MachineDocument:
 
 @lru_cache(maxsize=8)
 def _machine_of(name: str, _text: str, _folder: Path) -> Machine:
-    """Return the machine in a file that has this text: agents begin runs of the same few documents again and again.
+    """Return the machine in a file that has this text: agents start runs of the same few documents again and again.
 
-    The folder is part of the key because the places of rows name the file from there.
+    The folder is part of the key because the places of rows name the file relative to it.
     """
     return load(name)
 
@@ -90,7 +90,7 @@ def first_event(machine: Machine, data: object) -> tuple[Occurrence, ...]:
     if len(outside) == 1:
         return (Occurrence(outside[0], data=data),)
     why = f"several events may come first ({', '.join(outside)})" if outside else "no event from outside may come first"
-    raise ValueError(f"{machine.name} takes no data to start with: {why}; start it without, then send an event")
+    raise ValueError(f"{machine.name} takes no data to start with: {why}; start it without data, then send an event")
 
 
 def _is_outside(machine: Machine, name: str) -> bool:
@@ -209,13 +209,13 @@ def resumed_options(
 
 
 def present_settings(settings: Mapping[str, Any], now: Options) -> dict[str, object]:
-    """Return the settings that a run was started with, with the present module, model and budget; None for what cannot be named."""
+    """Return the settings that a run was started with, with the current module, model and budget; None for what cannot be named."""
     model = now.model and absolute_script(now.model)
     return {**settings, "module": _absolute(now.bindings), "model": model, "budget": list(now.budget)}
 
 
 def skip_replies(binding: Bindings, entries: Iterable[Entry]) -> None:
-    """Let scripts go on after the replies that they gave to a run."""
+    """Let scripts continue after the replies that they gave to a run."""
     scripts = {name: each for name, each in binding.generators.items() if isinstance(each, ScriptedGenerator)}
     for entry in entries if scripts else ():
         if isinstance(entry, ArtifactEntry) and entry.author in scripts:

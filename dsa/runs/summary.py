@@ -48,7 +48,7 @@ BY_THE_STORE = frozenset({"due", "interrupted"})
 class SummaryJournal:
     """A `Journal` that also writes the run's summary: whenever the state or the doubts change, and when the run comes to rest.
 
-    The summary of a run under way has the status for the case that its process dies: `in doubt` if a person has to decide then, else `cut off`.
+    The summary of a run under way has the status that applies if its process dies: `in doubt` if a person has to decide then, else `cut off`.
     `current_run` returns the run after the entries that are appended.
     """
 
@@ -80,7 +80,7 @@ class SummaryJournal:
         self._journal.append(entries, self._after(entries) if summary is None else summary, outcomes)
 
     def _after(self, entries: Sequence[Entry]) -> Summary | None:
-        """Return the summary after entries; None if the written one is still right."""
+        """Return the summary after entries; None if the written one is still correct."""
         state, event, in_doubt = self._summary.state, None, self._summary.in_doubt
         doubts = self._doubts
         may_differ = doubts.is_asked
@@ -111,7 +111,7 @@ class SummaryJournal:
         return self._summary
 
     def rest(self, rest: Rest) -> None:
-        """Write the summary of a rest, and go on holding the run."""
+        """Write the summary of a rest, and keep holding the run."""
         self._journal.append((), self.summary_at(rest))
         self._is_written = False
 

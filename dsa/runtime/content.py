@@ -3,11 +3,11 @@
 - `Context`, `Artifact`, `GuardResult`, `GeneratorInterface` and `GuardInterface` have the names and fields of the agent program (seed 000;
   Definitions 2, 3, 5 and 6 of the paper). `dsa.generators` and `dsa.guards` implement the interfaces.
 - `render` writes a `PromptTemplate` and a `Context` as one text, `messages_of` as messages. The order is that of the agent program's
-  PromptTemplate, which leaves out the specification, the rejected artifacts and the artifacts that the step uses; here they are in.
+  PromptTemplate, which leaves out the specification, the rejected artifacts and the artifacts that the step uses; here they are included.
 - `ComponentKind` names a class or function that builds a guard or a generator, and turns the options cell of a table into its arguments.
   `dsa.guards.guard_kinds` and `dsa.generators.generator_kinds` list the kinds.
 
-The module knows no model, file or process.
+The module does not know models, files or processes.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ __all__ = [
 class Artifact:
     """One version of generated content; it never changes.
 
-    `version` is the number of the attempt, from 1. `artifact_id` is made of content, step, attempt and parents, so equal texts of two attempts
+    `version` is the number of the attempt, from 1. `artifact_id` is made from content, step, attempt and parents, so equal texts of two attempts
     have different ids. `parent_id` is the attempt that this one refines, `dependency_ids` are the earlier artifacts that its step used. A generator
     sets only `content` and `usage`; the run sets the rest.
     """
@@ -74,7 +74,7 @@ class Artifact:
 class GuardResult:
     """A verdict with its feedback (Definition 6).
 
-    `review` says that a fatal verdict finds nothing wrong with the artifact: a person has to decide. It changes what people are shown, and no row.
+    `review` means that a fatal verdict finds nothing wrong with the artifact: a person must decide. It changes what people see, but not the row.
 
     Raises TypeError unless the fields are a bool, a str and two bools (a value that is merely truthy is not a verdict), and ValueError for passed
     together with fatal, and for a review that is not fatal.
@@ -86,7 +86,7 @@ class GuardResult:
     review: bool = False
 
     def __attrs_post_init__(self) -> None:
-        """Check the types, and refuse combinations that mean nothing."""
+        """Check the types, and refuse combinations that make no sense."""
         switches = (self.passed, self.fatal, self.review)
         if not (all(isinstance(switch, bool) for switch in switches) and isinstance(self.feedback, str)):
             raise TypeError(
@@ -96,7 +96,7 @@ class GuardResult:
             msg = "a GuardResult cannot be passed and fatal at once"
             raise ValueError(msg)
         if self.review and not self.fatal:
-            msg = "a GuardResult that asks for a review is fatal: the row for `fatal` hands it to a person"
+            msg = "a GuardResult that asks for a review must be fatal: the row for `fatal` leaves it to a person"
             raise ValueError(msg)
 
 

@@ -4,7 +4,7 @@
   is allowed. Failed tries count, and so do tries that a crash cut off. A policy that another policy calls counts if its steps say what it used.
   Unknown amounts, such as a price that the provider does not state, count as 0.
 - `totals` adds up calls, tokens, seconds and dollars. Here an unknown cost stays unknown.
-- `counters` counts events, effects, refusals, and what policies name themselves: a reason in a step's payload (`reason`), and repairs in an
+- `counters` counts events, effects, refusals, and what policies report themselves: a reason in a step's payload (`reason`), and repairs in an
   event's data (`rescues`: names, or numbers by name).
 
 All of it can be derived again from the ledger, so a crash loses nothing.
@@ -102,7 +102,7 @@ class Meter:
         self._effect_of: dict[str, str] = {}
         self._under_way: dict[str, int] = defaultdict(int)
         self._entries_read = 0
-        #: Whether there is any limit.
+        #: Whether there is a limit.
         self.has_limits = bool(self._limits)
 
     @property
@@ -206,7 +206,7 @@ def was_refused(result: ResultEntry) -> bool:
 
 
 def is_try(result: ResultEntry) -> bool:
-    """Return whether a result ends a try: the budget was not spent, and the effect does not wait for a part, which continues the same try."""
+    """Return whether a result ends a try: the budget was not spent, and the effect does not wait for a part (which would continue the same try)."""
     return not was_refused(result) and part_in(result) is None
 
 

@@ -1,7 +1,7 @@
 """Event data: the values that references such as `found.order` stand for, at any moment of a run (rules D1 to D6 of `specs/semantics.md`).
 
 All of it is read from the ledger, so it is clean, without secrets, and the same in a live run and in a resumed one. Refused events have no data
-here. Bounds: LONGEST_VALUE for one value, LONGEST_IN_ALL for one prompt.
+here. Limits: LONGEST_VALUE for one value, LONGEST_IN_ALL for one prompt.
 """
 
 import json
@@ -100,7 +100,7 @@ class DataThen:
         size = len(value) if isinstance(value, str) else len(sorted_text_of(value))
         if size > LONGEST_VALUE:
             raise MissingDataError(
-                f"'{reference}' has {size:,} characters, and {LONGEST_VALUE:,} are allowed: name a part of it, or record the path of a file"
+                f"'{reference}' has {size:,} characters; the limit is {LONGEST_VALUE:,}: name a part of it, or record the path of a file"
             )
         return deepcopy(value)  # the caller may change it; the ledger must not change
 
@@ -175,7 +175,7 @@ def placeholder_values(machine: Machine, step: str, effect: str, get: Callable[[
     if size > LONGEST_IN_ALL:
         names = ", ".join(f"'{name}'" for name in texts_by_words)
         raise MissingDataError(
-            f"{names} have {size:,} characters in all, and {LONGEST_IN_ALL:,} are allowed in one prompt: name parts of them"
+            f"{names} have {size:,} characters in all; the limit for one prompt is {LONGEST_IN_ALL:,}: name parts of them"
         )
     return texts_by_words
 

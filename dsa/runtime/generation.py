@@ -1,7 +1,7 @@
 """Generation: what a call to a generator costs, why it fails, and the part of a prompt's history that fits a number of tokens.
 
-The budget takes a prompt that can be written with more or less of its history, and a function that counts tokens; gives the cut. The module
-knows no model. Without a tokenizer it counts bytes, which is an upper bound.
+The budget takes a prompt that can be written with more or less of its history, and a function that counts tokens; it returns the cut. The module
+does not know any model. Without a tokenizer it counts bytes, which is an upper bound.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,9 +40,9 @@ class Usage:
 
 @attrs.frozen
 class ServerFault:
-    """What a server that refused or failed said of it: the status of HTTP, the server's message, and how long it asks to wait.
+    """What a server said when it refused or failed: the HTTP status, the server's message, and how long it asks to wait.
 
-    `again` is false where another try cannot help, though it may after other errors with the same reason.
+    `again` is false if another try cannot help, although it may after other errors with the same reason.
     """
 
     status: int | None = None
@@ -54,8 +54,8 @@ class ServerFault:
 class GenerationError(DsaError):
     """Raised when a generator returns no artifact. `reason` is one stable word, the message one sentence or two.
 
-    `usage` is the cost of an answer without an artifact (cut off, filtered, without text); None if there was no answer. `about` is JSON that the
-    error step has beside. `server` is what a server said; the code of such an error is `ServerError`.
+    `usage` is the cost of an answer without an artifact (cut off, filtered, without text); None if there was no answer. `about` is additional JSON for the
+    error step. `server` is what a server said; the code of such an error is `ServerError`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ModelUnavailable(GenerationError):  # noqa: N818  # it says what is the ca
 def bytes_of(text: str) -> int:
     """Return the size of a text in UTF-8, in bytes.
 
-    No tokenizer that works on bytes makes more tokens of a text; of English, most make a quarter as many.
+    A tokenizer that works on bytes never makes more tokens from a text; for English, most make a quarter as many.
     """
     return len(text.encode("utf-8", "surrogatepass"))
 
@@ -104,9 +104,9 @@ class TokenBudget:
     counted_by: str = "one for each byte, which is the most it can be"
 
     def __attrs_post_init__(self) -> None:
-        """Raise ValueError for a budget that no prompt fits."""
+        """Raise ValueError for a budget that is too small for any prompt."""
         if self.tokens < 1:
-            raise ValueError(f"max_prompt_tokens = {self.tokens} is too few: at least 1")
+            raise ValueError(f"max_prompt_tokens = {self.tokens} is too few: it must be at least 1")
 
     def holds(self, text: str) -> bool:
         """Return whether a text fits."""
@@ -146,7 +146,7 @@ class Writable(Protocol):
 def fit_history(prompt: Writable, budget: TokenBudget) -> HistoryCut:
     """Return the largest part of a prompt's history that fits. Raises GenerationError if the rest, or the newest feedback, does not fit.
 
-    The search doubles and halves the number of attempts, so it writes few texts and reads at most twice as far back as what fits.
+    The search doubles and halves the number of attempts, so it writes few texts, and reads at most twice as far back as fits.
     """
     if not prompt.has_history:
         bare = prompt.text(NOTHING)
@@ -167,7 +167,7 @@ def fit_history(prompt: Writable, budget: TokenBudget) -> HistoryCut:
 
 
 def _least(attempts: int) -> list[HistoryCut]:
-    """Return the cuts of which one gives the shortest prompt: the line that replaces a short text may be longer than the text."""
+    """Return the cuts of which one makes the shortest prompt: the line that replaces a short text may be longer than the text."""
     newest = min(1, attempts)
     counts = dict.fromkeys([newest, attempts] if attempts <= _FEW else [newest])
     return [HistoryCut(count, "whole") for count in counts] + [HistoryCut(count, "left out") for count in counts]
@@ -193,7 +193,7 @@ def _too_long(prompt: Writable, budget: TokenBudget, tokens: int, extent: str) -
     sizes = ", ".join(f"{name} {sizes_by_name[name]}" for name in largest)
     step = f" of step {prompt.context.step}" if prompt.context.step else ""
     return GenerationError(
-        f"The prompt{step} has {tokens} tokens {extent} ({sizes}; counted: {budget.counted_by}), and max_prompt_tokens allows "
+        f"The prompt{step} has {tokens} tokens {extent} ({sizes}; counted: {budget.counted_by}), but max_prompt_tokens allows "
         f"{budget.tokens}; shorten them, or raise max_prompt_tokens. The model was not asked.",
         "prompt_too_long",
     )

@@ -2,7 +2,7 @@
 
 `json.dumps` makes an encoder for every call, which takes longer than encoding a small object; here each encoder is made once. For an attrs class,
 `line_writer` generates a function that writes its values, and `reader` returns one that reads them; fields that are not JSON by themselves have a
-function that converts them (`AsJson`). The module knows none of these classes.
+function that converts them (`AsJson`). The module does not know these classes.
 """
 
 import json
@@ -68,12 +68,12 @@ def canonical_value(value: object) -> str:
 
 
 def is_flat(value: object) -> bool:
-    """Return whether a value is an object without lists and objects in it, as most recorded values are."""
+    """Return whether a value is an object without lists and objects in it, like most recorded values."""
     return type(value) is dict and {*map(type, value)} <= _TEXT and {*map(type, value.values())} <= PLAIN
 
 
 def copy_json(value: Any) -> Any:  # noqa: ANN401  (JSON)
-    """Return a copy of a value, as reading its text would give it, with sorted keys. Raises TypeError or ValueError if it is not JSON."""
+    """Return a copy of a value, as if its text had been read, with sorted keys. Raises TypeError or ValueError if it is not JSON."""
     if type(value) in PLAIN:
         return value
     return {key: value[key] for key in sorted(value)} if is_flat(value) else value_of(canonical_value(value))
@@ -97,7 +97,7 @@ def require_text_keys(value: Any, depth: int = 0) -> None:  # noqa: ANN401  (wha
 
 
 class WrittenJson(dict[str, Any]):
-    """An object together with its JSON text, for an object that is sent many times. It must not be changed."""
+    """An object together with its JSON text, for objects that are sent many times. It must not be changed."""
 
     __slots__ = ("text",)
 
@@ -210,7 +210,7 @@ def _default(field: "attrs.Attribute[Any]") -> Any:  # noqa: ANN401  (a field's)
 def data_of(text: str) -> Any:  # noqa: ANN401  (JSON)
     """Read the data of an event as a person wrote it: JSON, or a text. A text that begins like an object, a list or a string of JSON must be valid JSON.
 
-    Raises ValueError if it is not; the message goes on behind the name of what was read.
+    Raises ValueError if it is not; the message continues a sentence that begins with the name of what was read.
     """
     out_of_range: list[str] = []
     try:
@@ -220,7 +220,7 @@ def data_of(text: str) -> Any:  # noqa: ANN401  (JSON)
     except (ValueError, RecursionError) as fault:
         if text.lstrip().startswith(("{", "[", '"')):
             why = "it is nested too deeply" if isinstance(fault, RecursionError) else fault
-            raise ValueError(f" begins like JSON and is not valid: {why}") from fault
+            raise ValueError(f" begins like JSON but is not valid: {why}") from fault
         return text
     if out_of_range:
         number = out_of_range[0]

@@ -304,13 +304,13 @@ class VerdictEntry:
 
     @property
     def label(self) -> VerdictLabel:
-        """The outcome for people: the outcome, or `review` where a fatal verdict asks for nothing but a person's decision."""
+        """The outcome for people: the outcome, or `review` if a fatal verdict only asks for a person's decision."""
         fatal = [judgement for judgement in self.judgements if judgement.outcome == "fatal"]
         return "review" if fatal and all(judgement.review for judgement in fatal) else self.outcome
 
     @property
     def word(self) -> str:
-        """The label as one word for lines and names of files; what has failed is rejected."""
+        """The label as one word for lines and names of files; a failed one is `rejected`."""
         return "rejected" if self.label == "failed" else self.label
 
     @property
@@ -474,7 +474,7 @@ def commit_lines(entries: Iterable[Entry]) -> list[str]:
 
 
 def commit_entries(objects: Iterable[dict[str, Any]]) -> list[Entry]:
-    """Read the JSON objects of `commit_lines`, and change them on the way. Raises KeyError or TypeError for an object that is not an entry."""
+    """Read the JSON objects of `commit_lines`, changing them in place. Raises KeyError or TypeError for an object that is not an entry."""
     entries = list[Entry]()
     result: Any = None
     for each in objects:
@@ -489,7 +489,7 @@ def commit_entries(objects: Iterable[dict[str, Any]]) -> list[Entry]:
 
 
 def _place_in(result: ResultEntry, event: EventEntry) -> str:
-    """Return the path of an event's data in the result that it answers; "" if the very same object is not in it."""
+    """Return the path of an event's data in the result that it answers; "" if this object itself is not in it."""
     if event.key != result.key or event.data is None:
         return ""
     for number, step in enumerate(result.steps):
@@ -503,7 +503,7 @@ def _place_in(result: ResultEntry, event: EventEntry) -> str:
 def _data_at(result: ResultEntry | None, place: str) -> Any:  # noqa: ANN401  (JSON)
     """Return the value at a path of a result. Raises TypeError or KeyError if there is none."""
     if result is None:
-        raise TypeError(f"no result has {place}")
+        raise TypeError(f"there is no {place} in the result")
     _, number, *names = place.split(".")
     value: Any = result.steps[int(number)]
     for name in names:
@@ -563,7 +563,7 @@ def seq_of(key: str) -> int:
 
 
 def place_of_key(key: str) -> tuple[int, int]:
-    """Return the place of an emission among all of its run, from its key: the number of its event, and its own among the effects of the row."""
+    """Return the place of an emission in its run, from its key: the number of its event, and its place among the effects of the row."""
     seq, _, ordinal = key.partition("/")
     return int(seq), int(ordinal)
 

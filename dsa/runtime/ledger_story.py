@@ -53,7 +53,7 @@ def error_text(payload: Mapping[str, Any]) -> str:
 
 HANDLING_TEXTS: dict[Handling, str] = {
     "retry": "it is performed again",
-    "ask": "a person has to decide",
+    "ask": "a person must decide",
     "fail": "it counts as failed",
     "done": "it counts as done",
     "again": "it is performed again",
@@ -180,7 +180,7 @@ def _verdict(entry: ledger.VerdictEntry) -> str:
 
 
 def due_text(deadline_ms: int) -> str:
-    """Return the time of a deadline; one beyond the calendar is given in milliseconds."""
+    """Return the time of a deadline; one beyond the calendar is written in milliseconds."""
     try:
         return f"{datetime.fromtimestamp(deadline_ms // 1000, tz=UTC):%Y-%m-%d %H:%M:%S}.{deadline_ms % 1000:03} UTC"
     except (ValueError, OverflowError, OSError):

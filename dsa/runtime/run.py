@@ -259,10 +259,10 @@ class Fold:
         )
         self._before, self._machine_step = run, compiled_step(run.machine)
         self._steps = run.steps
-        self._records: dict[str, list[ArtifactEntry | VerdictEntry]] = {}  # since the views were put together
+        self._records: dict[str, list[ArtifactEntry | VerdictEntry]] = {}  # since the views were made
 
     def run(self, ledger: Ledger[Entry]) -> "Run":
-        """Return the run as it is now, with this ledger."""
+        """Return the current run, with this ledger."""
         before = self._before
         return type(before)(
             before.machine,
@@ -440,7 +440,7 @@ class Run:
     ) -> tuple["Run", tuple[Command, ...]]:
         """Take the row for an occurrence, or record its refusal; return the next run and the commands.
 
-        `key` is the key of the effect that the occurrence answers; without it an answer is taken to be that of the oldest. An answer with a key that is
+        `key` is the key of the effect that the occurrence answers; without it an answer counts as that of the oldest. An answer with a key that is
         not outstanding is late (S10), and so is an event whose place has changed since its sender named it (`at`). `at_ms` is the time of arrival; if the
         clock was set back, the time of the previous event is used. A refused event changes only the ledger. Raises OccurrenceError as `step` does; then
         nothing is recorded.
@@ -465,7 +465,7 @@ class Run:
         ):
             why = f"{key} is not outstanding"
         elif key is None and at is not None and at != (place := str(place_of(self, event))):
-            why = f"{event} was sent to place {at}, and its place is {place}"
+            why = f"{event} was sent to place {at}, but its place is now {place}"
         if not why:
             return None
         require_known(self.machine, occurrence)
@@ -521,7 +521,7 @@ class Run:
         """Return the run under another machine, which must lead to the same configuration (`dsa diff` checks this).
 
         State, values and outstanding effects stay, and so do the deadlines of those that sleep. Variables that only the other machine has get their
-        initial values, and timers that only it has are started; what sleeps only there begins to.
+        initial values, and timers that only it has are started; what sleeps only there begins to sleep.
         """
         values = dict(zip((variable.name for variable in machine.variables), machine.initial_values, strict=True))
         new_values = tuple((values | self.values)[name] for name in values)
@@ -579,7 +579,7 @@ def replay(
 ) -> Run:
     """Fold `step` over the events of a ledger, and return the resulting run.
 
-    Every other entry must be the one that the fold gives; raises ReplayError at the first one that is not. `machine_of` reads the machines that the run
+    Every other entry must be the one that the fold derives; raises ReplayError at the first that is not. `machine_of` reads the machines that the run
     has changed to, which only `dsa.lang` can.
     """
     entries = list(ledger)
@@ -641,4 +641,4 @@ def _require_same(derivation: Iterable[Entry], entries: Sequence[Entry], positio
     """Raise ReplayError if a recorded entry from a position on differs from the derived one."""
     for place, entry in enumerate(derivation, start=position):
         if place < len(entries) and entries[place] != entry:
-            raise ReplayError(place, f"the ledger has {entries[place]}, the machine gives {entry}")
+            raise ReplayError(place, f"the ledger has {entries[place]}, but the machine gives {entry}")

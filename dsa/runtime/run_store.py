@@ -22,7 +22,7 @@ from dsa.semantics import Refusal, Taken
 #: The longest entry or message that a store accepts, in characters of its line of JSON.
 LONGEST_LINE = 16 * 2**20
 
-#: The status of a run that nobody holds.
+#: The status of a run without a holder.
 Status = Literal["waiting", "due", "in doubt", "stopped", "interrupted", "cut off", "finished"]
 #: The status of a run at the moment when its summary is read.
 StatusNow = Status | Literal["under way", "damaged"]
@@ -103,7 +103,7 @@ def _pairs(values: Iterable[Sequence[Any]]) -> tuple[tuple[str, Any], ...]:
 class Summary:
     """The status of a run, for lists of runs. Its writer passes it with a commit, and the store seals it with the end of the chain.
 
-    `status` applies while nobody holds the run; it is `cut off` until the writer says something else. `waits_for` maps each event that the run
+    `status` applies while the run has no holder; it is `cut off` until the writer writes another one. `waits_for` maps each event that the run
     waits for to its place ("" if it has none). `in_doubt` maps the keys of effects and calls to their names. `timers` are the events of armed
     timers and of sleeps, `parts` the runs that the run waits for. Times are in milliseconds since 1970; `due_ms` is the next deadline. `about` and `failure`
     are short texts. `parent` is the run that this one is a part of. `events` counts the run's events; while it is under way, those up to the last
@@ -154,7 +154,7 @@ class RunSummary:
 
     @property
     def is_due(self) -> bool:
-        """Whether the run has work and no writer: it was cut off, a deadline has passed, or a message waits."""
+        """Whether the run has work but no writer: it was cut off, a deadline has passed, or a message waits."""
         return self.status in {"cut off", "due"} or (self.messages > 0 and self.holder is None and self.damage is None)
 
     def at(self, now_ms: int | None) -> "RunSummary":
@@ -228,7 +228,7 @@ def commit_line(run: str, entries: Sequence[Entry]) -> str:
 def _within_limit(name: str, line: str) -> str:
     if len(line) > LONGEST_LINE:
         raise StoreError(
-            f"{name} has {len(line):,} characters of JSON, and {LONGEST_LINE:,} are allowed: store the data in a file and record its path",
+            f"{name} has {len(line):,} characters of JSON; the limit is {LONGEST_LINE:,}: store the data in a file and record its path",
             code="TooLargeError",
         )
     return line
@@ -291,7 +291,7 @@ class RunStore(Protocol):
         """Read and verify the entries from a position on, counted from 0. Earlier entries are not decoded."""
 
     def version(self, run: str) -> int:
-        """Return the number of entries. This is cheap, because followers of a run call it again and again."""
+        """Return the number of entries. This is cheap, because followers of a run call it repeatedly."""
 
     def runs(self) -> tuple[str, ...]:
         """Return the ids of all runs, in the order in which they were created."""

@@ -2,9 +2,9 @@
 
 - `secrets_in` takes the variables of an environment and a user's options, and returns `Secrets`: variables whose names look like keys, variables
   and patterns that the user names, and tokens with a known shape.
-- `Secrets` replaces them. A text without secrets is returned unchanged, and costs next to nothing (see `Secrets.suspects`).
+- `Secrets` replaces them. A text without secrets is returned unchanged, and takes almost no time (see `Secrets.suspects`).
 - `SecretPattern` searches with RE2, in time that grows with the length of the text. With `re`, a text made for a pattern such as `(a+)+b` takes for
-  ever, and a resumed run would meet the same text again.
+  ever, and a resumed run would get the same text again.
 
 The module reads no file and no environment.
 """

@@ -1,9 +1,9 @@
 """The status of a run, read from its ledger: unfinished work, what the run waits for, and why it rests.
 
-- `unfinished_work` takes a replayed run, and returns what a driver has to go on with: effects in flight, answers that no row has taken yet, timers. The
+- `unfinished_work` takes a replayed run, and returns what a driver has to continue with: effects in flight, answers that no row has taken yet, timers. The
   ledger does not say what happened outside while no process was running; such effects are in doubt.
 - `status_of` takes a replayed run and its live holder, if it has one, and returns a `RunStatus`. Whether a holder is alive is known by the store.
-- `Rest` says why a run does not go on by itself, for now or for ever.
+- `Rest` says why a run does not continue by itself, for now or for ever.
 """
 
 import re
@@ -55,7 +55,7 @@ class InFlight:
 
     `data` is the data of the event that caused it. `tries` counts its failed tries; with `has_failed`, the last try failed or its budget was spent.
     `calls` are the calls of its policy without a result that need a decision of their own. `root` is the first part of their paths: the number of the
-    next try, or of the last try if that goes on because the call at `stopping_path` raised an error. `decisions` has the decisions of people about the
+    next try, or of the last try if that continues because the call at `stopping_path` raised an error. `decisions` has the decisions of people about the
     effect and its calls since the run was last resumed, by key. `part` is the run that the effect waits for.
     """
 
@@ -148,13 +148,13 @@ def handling_of(machine: Machine, open_effect: InFlight) -> Handling:
 
 
 def undecided_calls(open_effect: InFlight) -> Mapping[str, CallEntry]:
-    """Return the calls of an effect that a person still has to decide about, by key."""
+    """Return the calls of an effect that a person must still decide about, by key."""
     calls = {call_key(call.key, call.path): call for call in open_effect.calls if call.in_doubt == "ask"}
     return {key: call for key, call in calls.items() if key not in open_effect.decisions}
 
 
 def resumption(run: Run, left: UnfinishedWork, session: ResumedEntry) -> ResumedEntry | None:
-    """Return the entry for resuming a run: `session`, with what to do about its effects and calls. None if that is nothing new.
+    """Return the entry for resuming a run: `session`, with what to do about its effects and calls. None if that would add nothing.
 
     All decisions of people must have been made.
     """
@@ -227,7 +227,7 @@ class _EffectHistory:
         self._tries: dict[str, list[CallEntry | CallResultEntry | ResultEntry | Handling]] = {}
         event, row = _NO_EVENT, _NO_ROW
         for entry in run.ledger:
-            if type(entry) is EventEntry:  # in half the time of `match`, which looks at every entry in five ways
+            if type(entry) is EventEntry:  # takes half the time of `match`, which looks at every entry in five ways
                 event = entry
             elif type(entry) is RowEntry:
                 row = entry
@@ -257,7 +257,7 @@ class _EffectHistory:
             self._tries.setdefault(entry.key, []).append(entry)
 
     def unbegun_keys(self, machine: Machine) -> set[str]:
-        """Return the keys of emissions that cannot have begun, because `together` earlier ones had not given their places back.
+        """Return the keys of emissions that cannot have begun, because `together` earlier ones had not released their places.
 
         Emissions of an effect begin in the order of their keys. One keeps its place until a result ends its tries.
         """
@@ -360,7 +360,7 @@ def outside_events(run: Run) -> tuple[str, ...]:
 
 
 def undecided_verdict(run: Run) -> VerdictEntry | None:
-    """Return the fatal verdict that a person has to decide about: the last one, on an artifact that is the newest and not accepted."""
+    """Return the fatal verdict that a person must decide about: the last one, if it is on the newest artifact and that is not accepted."""
     last = next((entry for entry in tuple(run.ledger)[::-1] if isinstance(entry, VerdictEntry)), None)
     if last is None or last.outcome != "fatal":
         return None
@@ -369,7 +369,7 @@ def undecided_verdict(run: Run) -> VerdictEntry | None:
 
 
 def review_of(run: Run) -> VerdictEntry | None:
-    """Return the verdict by which a guard asks for a review that nobody has given yet."""
+    """Return the verdict by which a guard asks for a review that has not happened yet."""
     last = undecided_verdict(run)
     return last if last is not None and last.label == "review" else None
 
@@ -457,7 +457,7 @@ def _failure(run: Run, left: UnfinishedWork) -> str:
             results = {entry.key: entry for entry in run.ledger if isinstance(entry, ResultEntry)}
             return f"{_effect_text(open_effect)} failed{_message(results[open_effect.intent.key])}"
     if left.in_flight and (times := _take_ups(run)) >= MOST_TAKE_UPS:
-        return f"taken up {times} times without a result"
+        return f"resumed {times} times without a result"
     reasons = _refusal_reasons(run) if left.answers else {}
     for intent, _ in left.answers:
         if intent.key in reasons:
@@ -502,7 +502,7 @@ RestKind = Literal["finished", "waiting", "stopped", "in doubt", "interrupted"]
 class Failure:
     """The reason why a run stopped: the effect or event (`what`), the line of its row, a code, a message, the place in the user's code, the call.
 
-    The run can go on from its ledger once the cause is gone.
+    The run can continue from its ledger once the cause is gone.
     """
 
     what: str

@@ -1,14 +1,14 @@
 """The timeline of a run, read from its ledger: event records, percepts, differences to another table, moments, and spans of a trace.
 
-- `event_records` groups the entries by event, `percepts` returns what the table perceived and did, `first_difference` finds the first event with which
-  another machine does something else. The same ledger gives the same values in every process.
+- `event_records` groups the entries by event, `percepts` returns what the table perceived and did, `first_difference` finds the first event that
+  another machine handles differently. The same ledger gives the same values in every process.
 - `Moment` is one durable entry, as observers of a run get it, and `Piece` a piece of text that is not recorded.
 - `Spans` returns a span for each life of the run (from a start or resumption to the next stop), each try of an effect, and each call between policies.
   Ids come from the run's id, so a resumed run continues its trace. Names and attributes are those of OpenTelemetry's conventions for generative AI
-  (`gen_ai.*`, status: development, 2026); others are `dsa.*`. Spans have no texts of models and people, but the feedback of guards and the messages of
+  (`gen_ai.*`, status: development, 2026); others are `dsa.*`. Spans do not have the texts of models and people, only the feedback of guards and the messages of
   errors.
 
-The module knows no telemetry library, clock or random numbers.
+The module uses no telemetry library, clock or random numbers.
 """
 
 import hashlib
@@ -159,7 +159,7 @@ def _try_step(machine: Machine, here: Configuration, occurrence: Occurrence) -> 
 
 @attrs.frozen
 class Difference:
-    """The first recorded event with which another machine does something else.
+    """The first recorded event that another machine handles differently.
 
     `record` and `commands` are those of the run, `here` is the configuration of the other machine before the event. `outcome`, `row` (None: no row) and
     `instead` are the other machine's outcome, row and commands; or `fault` says why the event is unknown to it.
@@ -175,7 +175,7 @@ class Difference:
 
 
 def first_difference(machine: Machine, entries: Iterable[Entry], own: Machine | None = None) -> Difference | None:
-    """Let a machine take the events of a run; return the first event with which it does something else, or None.
+    """Let a machine take the events of a run; return the first event that it handles differently, or None.
 
     Compared are: taken or refused, the reason of a refusal, states, values, accepted artifacts, and effects with their keys; lines may differ. With
     `own`, the machine of the run, stopped effects and started and stopped timers are compared as well, which are not in the ledger. Both machines must
@@ -263,7 +263,7 @@ class Piece:
 
 
 def load_story(text: str) -> Ledger[Entry]:
-    """Read the ledger of one run from moments, one JSON object a line. Raises ValueError, KeyError or TypeError for other text."""
+    """Read the ledger of one run from moments, one JSON object per line. Raises ValueError, KeyError or TypeError for other text."""
     return Ledger(_entry(json.loads(line)) for line in text.splitlines() if line)
 
 
@@ -359,9 +359,9 @@ class _OpenSpan:
 def work_span(
     run: str, work: str, about: Mapping[str, Any], span_ns: tuple[int, int], error: str | None
 ) -> TelemetrySpan:
-    """Return the span of work that a process does for a run that is driven elsewhere: the try of an effect, or the question to a guard.
+    """Return the span of work that a process does for a run that is driven elsewhere: the try of an effect, or the call of a guard.
 
-    `work` names it, `about` has its key, its effect and its try, if there are any, `span_ns` its begin and end. It belongs to the trace of the run; the try of an
+    `work` names it, `about` has its key, its effect and its try, if there are any, `span_ns` its start and end. It belongs to the trace of the run; the try of an
     effect is below the span that the first life of the run has for it.
     """
     key, number = about.get("key"), about.get("try")
@@ -458,7 +458,7 @@ class Spans:
     # -- while work is under way --------------------------------------------------------------------------------------
 
     def _record_on_life(self, entry: Entry, now_ns: int) -> None:
-        """Add an entry to the events of this life, if it is one."""
+        """Add an entry to the events of this life, if it belongs there."""
         match entry:
             case EventEntry():
                 self._event = entry.event

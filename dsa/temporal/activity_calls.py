@@ -1,6 +1,6 @@
-"""Activity calls: how a workflow performs effects and asks guards, which workers do, and by which clock it goes.
+"""Activity calls: how a workflow lets workers perform effects and ask guards, and the clock that it uses.
 
-The performer, the guards and the clock are those that the driver of a run has in a workflow: deterministic, and without code of users.
+The driver of a run in a workflow has this performer, these guards and this clock: they are deterministic, and have no users' code.
 """
 
 import asyncio
@@ -34,17 +34,17 @@ T = TypeVar("T")
 
 #: How long a worker may be silent while it performs an effect, before the effect is in doubt.
 SILENCE = timedelta(seconds=15)
-#: How much longer than its time limit an effect may seem to take: the worker keeps the limit, and says so.
+#: How much longer than its time limit an effect may seem to take: the worker enforces the limit, and reports it.
 _GRACE = timedelta(seconds=60)
 _NO_LIMIT = timedelta(days=365)
 _CUT_OFF = "the run was cut off while it was under way; it counts as failed"
-#: How often a guard may be lost with its worker, one time after the other, before its event is refused or the run stops.
+#: How often in a row a guard may be lost with its worker before its event is refused or the run stops.
 _MOST_LOSSES = 3
 _ONCE = RetryPolicy(maximum_attempts=1)
-#: How often workers are asked whether they can bind a run, until one can. The server waits in whole seconds. The worker that drives the run may take
-#: the first question; the server gives each later one to any worker.
+#: The time between two questions to workers whether they can bind a run, until one can. The server waits in whole seconds. The worker that drives the
+#: run may take the first question; the server gives each later one to any worker.
 _UNTIL_BOUND = RetryPolicy(timedelta(seconds=0.2), backoff_coefficient=1.3, maximum_interval=timedelta(seconds=15))
-#: How long a call waits for the one worker that has said that it can bind a run, before others are asked.
+#: How long a call waits for the one worker that reported that it can bind a run, before others are asked.
 _MOST_WAIT = timedelta(seconds=10)
 #: The most bytes that one task of a workflow sends to the server, unless it is a single value, and the time until the next task, in seconds.
 _MOST_OF_TASK, _NEXT_TASK_S = 2_000_000, 0.001
@@ -75,7 +75,7 @@ async def call_activity(
     limit: timedelta = _NO_LIMIT,
     begins_within: timedelta | None = None,
 ) -> Json:
-    """Call an activity, once (`bind` until it succeeds). Raises ActivityError; CancelledError of asyncio when the caller was cancelled."""
+    """Call an activity, once (`bind` until it succeeds). Raises ActivityError; asyncio's CancelledError if the caller was cancelled."""
     try:
         return cast(
             Json,
@@ -97,7 +97,7 @@ async def call_activity(
 
 
 def is_lost(error: ActivityError) -> bool:
-    """Return whether nobody knows how an activity ended: its worker fell silent, or ended with it."""
+    """Return whether it is not known how an activity ended, because its worker fell silent or ended with it."""
     cause = error.cause
     return not isinstance(cause, ApplicationError) or cause.type == WORKER_SHUTDOWN
 
@@ -106,10 +106,10 @@ def is_lost(error: ActivityError) -> bool:
 class ActivityCalls:
     """The calls of the activities of one run, on the task queue of its effects, for the document with this digest.
 
-    A request of more than `most_bytes` would fail the task of the workflow, again and again: it is not made. 0: it may have any length.
+    A request of more than `most_bytes` would make the task of the workflow fail again and again, so it is not sent. 0 means that it may have any length.
 
-    A worker that cannot have the run's bindings turns a call down, before it calls anything of the run. Then `obstacle` says why, workers are asked until
-    one can bind the run, and calls go to the queue of that one, as long as it answers: the server would give many to the others.
+    A worker that cannot have the run's bindings refuses a call before it calls anything of the run. Then `obstacle` says why, workers are asked until
+    one can bind the run, and calls go to its queue as long as it answers: the server would give many to the others.
     """
 
     run: str
@@ -117,11 +117,11 @@ class ActivityCalls:
     queue: str
     most_bytes: int
     obstacle: str = ""
-    #: The queue of the worker that could bind the run, with the queue that it was found on.
+    #: The queue of the worker that could bind the run, with the queue on which it was found.
     _worker_of_queue: tuple[str, str] = attrs.field(default=("", ""), init=False)
-    #: The length of the history at the task of the workflow that sent something last, and the bytes of that.
+    #: The length of the history at the task of the workflow that last sent something, and the number of bytes sent.
     _task_bytes: tuple[int, int] = attrs.field(default=(0, 0), init=False)
-    #: The ids of activities that were cancelled. The server may have them open for a moment, and then refuses another one of the same id.
+    #: The ids of activities that were cancelled. The server may keep them open for a moment, and then refuses another one with the same id.
     _cancelled_ids: set[str] = attrs.field(factory=set, init=False)
 
     def bytes_of(self, value: Json) -> int:
@@ -129,13 +129,13 @@ class ActivityCalls:
         return len(text_of(value)) if self.most_bytes else 0
 
     def is_too_long(self, value: Json) -> bool:
-        """Return whether a value is longer than the server takes."""
+        """Return whether a value is longer than the server accepts."""
         return self.bytes_of(value) > self.most_bytes
 
     async def call(
         self, name: str, request: Json, *, activity_id: str | None = None, limit: timedelta = _NO_LIMIT
     ) -> Json:
-        """Call an activity once. Raises what `call_activity` raises, also for a request that is too long."""
+        """Call an activity once. Raises what `call_activity` raises, even for a request that is too long."""
         while activity_id in self._cancelled_ids:
             activity_id = f"{activity_id}:again"
         while True:
@@ -200,9 +200,9 @@ class ActivityCalls:
 class ActivityPerformer(Performer):
     """A performer whose tries are activities with the ids `SEQ:ORDINAL:EFFECT`, and `SEQ:ORDINAL:EFFECT:TRY` from the second try on.
 
-    One that takes the place of a cancelled one has `:again` behind its id.
+    One that replaces a cancelled one has `:again` after its id.
 
-    Effects begin through the `gate`. `costs` is what the run's budget had counted before its ledger begins. `give_up` hears the key of an effect that
+    Effects begin through the `gate`. `costs` is what the run's budget had counted before its ledger begins. `give_up` gets the key of an effect that
     was lost with its workers too often: its policy may end the process each time.
     """
 
@@ -263,7 +263,7 @@ class ActivityPerformer(Performer):
             return conclude([Step(**step) for step in answer["steps"]])
 
     def _record(self, records: Iterable[Json]) -> None:
-        """Store and record what a policy did, in its order."""
+        """Store and record what a policy did, in order."""
         for record in records:
             if "artifact" in record:
                 payloads.store_artifact(self._artifacts, record)
@@ -297,13 +297,13 @@ def _step_of(effect: str, error: ActivityError) -> Step:
 
 
 def _name_and_message(error: ActivityError) -> tuple[str, str]:
-    """Return the name and the message of the error in an activity, or of the reason why nobody knows how it ended."""
+    """Return the name and the message of the error in an activity, or of the reason why it is not known how it ended."""
     cause = error.cause
     name = cause.type if isinstance(cause, ApplicationError) else None
     if name == payloads.TOO_LARGE:
         return StoreError.__name__, f"its result is too long: {payloads.TOO_LONG}"
     if name == payloads.REQUEST_TOO_LARGE:
-        return StoreError.__name__, f"the data for it are too long: {payloads.TOO_LONG}"
+        return StoreError.__name__, f"its data is too long: {payloads.TOO_LONG}"
     return name or type(cause).__name__, getattr(cause, "message", str(cause))
 
 
@@ -329,14 +329,16 @@ class ActivityGuard(GuardInterface):
             with self._gate.at_work():
                 return GuardResult(**await self._calls.ask(payloads.JUDGE, request))
         except ActivityError as error:
-            name, message = _name_and_message(error)  # a run that stops names the class of the guard's own error
+            name, message = _name_and_message(
+                error
+            )  # if this stops the run, its status has the class of the guard's own error
             raise type(name, (RuntimeError,), {})(message) from error
 
 
 class StoredArtifacts(MemoryArtifacts):
-    """The artifacts of one run that its workflow may need, and the order in which they came, for readers.
+    """The artifacts of one run that its workflow may need, and, for readers, the order in which they came.
 
-    Workers know all of them: one that is not here is given to a guard by its id.
+    Workers know all of them: a guard gets the id of one that is not here.
     """
 
     def __init__(self) -> None:

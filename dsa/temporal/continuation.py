@@ -1,10 +1,10 @@
-"""Continuations: a run that goes on in a new execution of its workflow, because the history of the one before has grown long.
+"""Continuations: a run that continues in a new execution of its workflow, because the history of the previous one has grown long.
 
 The next execution begins with the run's configuration, its keys and deadlines, and those entries of its ledger that its driver may still read: the
 rest of the story is in pages (`dsa.temporal.story_pages`). So neither a history nor the memory of a workflow grows with the run.
 
 An execution ends only while no effect and no guard is at work, because activities end with it. `WorkGate` waits for such a moment: when the history
-is long it keeps effects from beginning while nothing else is at work, and when it is very long it keeps all from beginning.
+is long, it holds effects back while nothing else is at work, and when it is very long, it holds all of them back.
 """
 
 from collections import Counter
@@ -42,15 +42,15 @@ from dsa.temporal.payloads import Json
 
 #: The number of history events after which a server suggests a new execution.
 _USUAL_LENGTH = 4_096
-#: How many times as long a history may become before no effect begins any more.
+#: The factor by which a history may become longer than that before effects no longer begin.
 _LIMIT_FACTOR = 3
 
 
 class WorkGate:
     """The effects and guards that are at work, and the gate through which effects begin.
 
-    `most_events` is the length of a history that is long; None: the server says. While `may_close` is false, all effects begin. With `must_end`, the
-    execution has to end whatever its length is.
+    `most_events` is the length from which a history is long; None means that the server decides. While `may_close` is false, all effects begin.
+    With `must_end`, the execution must end whatever its length.
     """
 
     def __init__(self, most_events: int | None, may_close: Callable[[], bool]) -> None:
@@ -60,7 +60,7 @@ class WorkGate:
 
     @property
     def is_due(self) -> bool:
-        """Return whether the run should go on in a new execution."""
+        """Return whether the run should continue in a new execution."""
         if self.must_end:
             return True
         info, most = workflow.info(), self._most_events
@@ -69,7 +69,7 @@ class WorkGate:
 
     @property
     def is_free(self) -> bool:
-        """Return whether the run can go on in a new execution now, and should."""
+        """Return whether the run can continue in a new execution now, and should."""
         return not self._count and self.is_due
 
     @contextmanager
@@ -83,7 +83,7 @@ class WorkGate:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """Wait until an effect may begin, and count it as work. It may wait for ever: then the next execution begins the effect."""
+        """Wait until an effect may begin, and count it as work. This may wait for ever; then the next execution begins the effect."""
         if self.is_due and (not self._count or self._is_pressing):
             await workflow.wait_condition(lambda: not self.is_due)
         search_attributes.show_under_way()
@@ -97,13 +97,13 @@ class WorkGate:
 
 @attrs.frozen
 class Continuation:
-    """The beginning of an execution that goes on with a run.
+    """The beginning of an execution that continues a run.
 
     `run` has the fields of the run, `entries` the rest of its ledger, `artifacts` those that guards may still ask for. `costs` has what budgets have
-    counted, and `counts` the counters, without what the entries count. `story` is the position in the story. `inbox` has the events from outside
+    counted, and `counts` the counters, both without the entries. `story` is the position in the story. `inbox` has the events from outside
     that are still to be taken, with the ids of their messages, and `outcomes` those of messages whose senders may ask again. `rest` says why the
     run rests, if it does. `machines` are the machines that the run had before this one, the first one first, each with its `text`, `digest` and
-    `parameters`. With `is_resumed`, somebody has just resumed the run, and what was under way is in doubt.
+    `parameters`. `is_resumed` means that the run has just been resumed, and what was under way is in doubt.
     """
 
     run: Json
@@ -167,7 +167,7 @@ def _view_from(fields: Mapping[str, Any]) -> StepView:
 
 
 def work_ahead(run: Run) -> UnfinishedWork:
-    """Return the work with which the next execution goes on: what the one before had begun is done, so nothing is in doubt."""
+    """Return the work with which the next execution continues: what the previous one began is done, so nothing is in doubt."""
     left = unfinished_work(run)
     waiting_effects = (attrs.evolve(each, in_doubt=False, has_failed=False) for each in left.in_flight)
     return attrs.evolve(left, in_flight=tuple(waiting_effects))
@@ -258,7 +258,7 @@ Costs = Mapping[tuple[str, str], float]
 
 
 def costs_before(run: Run, costs: Costs, ahead: Ledger[Entry]) -> tuple[tuple[str, str, float], ...]:
-    """Return what budgets have counted in all, beginning with `costs`, without what the entries ahead count again."""
+    """Return what budgets have counted in total, including `costs`, without the entries that are counted again."""
     whole, part = (Meter((), performed_effects(run.machine)) for _ in range(2))
     whole.begin_with(costs)
     whole.follow(run.ledger)
@@ -271,7 +271,7 @@ Counts = Mapping[str, Mapping[str, int]]
 
 
 def counts_before(counts: Counts, ledger: Ledger[Entry], ahead: Ledger[Entry]) -> dict[str, dict[str, int]]:
-    """Return the counters of all that has happened, beginning with `counts`, without what the entries ahead count again."""
+    """Return the counters of everything that happened, including `counts`, without the entries that are counted again."""
     again = counters(ahead)
     sums = all_counts(counts, ledger)
     return {kind: dict(Counter(names) - Counter(again.get(kind, {}))) for kind, names in sums.items()}

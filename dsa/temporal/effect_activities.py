@@ -1,7 +1,7 @@
-"""Effect activities: what a worker does for runs on Temporal, which is to perform effects, ask guards, and read the data of events.
+"""Effect activities: the work of a worker for runs on Temporal, which performs effects, asks guards, and reads the data of events.
 
 The policy of an effect runs in the event loop of the entry point, beside those of other runs; the activity waits for it in the loop of the worker,
-and says meanwhile that it is alive. A policy sees the run as it was when the effect began, with what it has recorded itself. What it records goes
+and sends heartbeats in the meantime. A policy sees the run as it was when the effect began, with what it has recorded itself. What it records goes
 back with its steps, in order, and becomes part of the run with them.
 """
 
@@ -33,7 +33,7 @@ from dsa.temporal.part_links import EffectAtWork, begin_work_of
 from dsa.temporal.payloads import Json
 
 _LOGGER = logging.getLogger("dsa.temporal")
-#: How often an activity says that it is alive, in seconds. A cancelled effect hears of it at that moment.
+#: The time between two heartbeats of an activity, in seconds. A cancelled effect notices the cancellation at that moment.
 _EVERY_S = 1.0
 #: The type of the error of an effect whose worker ended, as the SDK calls it.
 WORKER_SHUTDOWN = "WorkerShutdown"
@@ -41,9 +41,9 @@ WORKER_SHUTDOWN = "WorkerShutdown"
 
 @attrs.frozen
 class RunCopy:
-    """What a worker has of a run: the run and its artifacts as they were read last, its bindings on this worker, and its budget.
+    """A run as a worker has it: the run and its artifacts as they were last read, its bindings on this worker, and its budget.
 
-    `read` reads the run anew, and waits for it; it is for the loop of policies.
+    `read` reads the run again, and waits for it; it is for the loop of policies.
     """
 
     run: Run
@@ -54,12 +54,12 @@ class RunCopy:
 
 
 class Workplace(Protocol):
-    """The entry point, as its activities see it."""
+    """The entry point as its activities see it."""
 
     clock: Clock
 
     async def look_at(self, run_id: str, digest: str) -> RunCopy:
-        """Return a run as it was read last, bound for the machine with this digest; in the worker's loop. Raises BindingError."""
+        """Return a run as it was last read, bound for the machine with this digest; in the worker's loop. Raises BindingError."""
 
     async def in_policy_loop(self, work: Coroutine[Any, Any, Json]) -> Json:
         """Do work in the loop of policies, and wait for it in the worker's."""
@@ -68,7 +68,7 @@ class Workplace(Protocol):
         """Show a piece of text of a policy to those who watch the run here."""
 
     async def own_queue(self) -> str:
-        """Work on a queue of this process alone, too, and return its name; in the worker's loop."""
+        """Also work on a queue of this process only, and return its name; in the worker's loop."""
 
     def fault(self, run_id: str, where: str, traceback: str) -> None:
         """Report an error in users' code, with its traceback."""
@@ -118,8 +118,8 @@ class RecordedArtifacts(MemoryArtifacts):
 class EffectHost:
     """The host of one try of an effect (`dsa.edge.performer.Host`): the run, and what was recorded since the try began.
 
-    `run` is what is known of the run until `begin`; then it is read when it is first asked for. Most policies never do, and reading it costs as
-    much as the effect.
+    `run` is what is known of the run until `begin`; after that it is read when it is first needed. Most policies never need it, and reading it takes
+    as long as the effect.
     """
 
     def __init__(self, view: RunCopy, show: Callable[[str, str], None], fault: Callable[[str, str], None]) -> None:
@@ -130,7 +130,7 @@ class EffectHost:
         self._show, self._fault = show, fault
 
     def begin(self) -> None:
-        """From now on, read the run when it is asked for."""
+        """From now on, read the run when it is needed."""
         self._has_begun = True
 
     def read(self) -> None:
@@ -160,7 +160,7 @@ class EffectHost:
         self._show(key, text)
 
     def require_able(self) -> None:
-        """Do nothing: the server writes."""
+        """Do nothing, because the server writes."""
 
     def fault(self, where: str, error: BaseException) -> None:
         """Report an error in users' code, with its traceback."""
@@ -202,7 +202,7 @@ class EffectActivities:
         performer = Performer(host, binding, artifacts, workplace.clock, meter)
         effect = request["effect"]
         action = Action(effect, request["payload"], frozenset(view.run.machine.answers.get(effect, ())))
-        plan = performer.plan(effect)  # it asks for the machine, which needs no read
+        plan = performer.plan(effect)  # it needs only the machine, which does not have to be read
         host.begin()
         steps = await performer.try_once(request["key"], action, plan, request["root"], list[Step])
         return {
@@ -228,7 +228,7 @@ class EffectActivities:
 
     @activity.defn(name=payloads.READ)
     async def read(self, request: Json) -> Json:
-        """Read the data of an event from outside, as the policy says that waits for it."""
+        """Read the data of an event from outside with the function of the policy that waits for it."""
         view = await self._copy_of(request)
         secrets = view.binding.secrets
         with clean_errors(secrets):
@@ -236,12 +236,12 @@ class EffectActivities:
 
     @activity.defn(name=payloads.BIND)
     async def bind(self, request: Json) -> Json:
-        """Find the bindings of a run, and return the queue of this worker alone. Raises what `perform` does if it cannot."""
+        """Find the bindings of a run, and return the queue of only this worker. Raises what `perform` does if it cannot."""
         await self._copy_of(request)
         return {"queue": await self._workplace.own_queue()}
 
     async def _copy_of(self, request: Json) -> RunCopy:
-        """Return what is known of a run, and say meanwhile that this worker is alive: it may import a module for long.
+        """Return what is known of a run, and send heartbeats in the meantime: importing a module may take long.
 
         Raises ApplicationError of the type `UNBOUND` for a run whose bindings this worker cannot have.
         """
@@ -251,13 +251,13 @@ class EffectActivities:
         try:
             return task.result()
         except DsaError as error:
-            benign = ApplicationErrorCategory.BENIGN  # another worker can, and the entry point says it
+            benign = ApplicationErrorCategory.BENIGN  # another worker can, and the entry point reports it
             raise ApplicationError(str(error), type=payloads.UNBOUND, category=benign) from None
 
     async def _within_reach(self, work: Coroutine[Any, Any, Json], effect: EffectAtWork | None = None) -> Json:
-        """Wait for work in the loop of policies, and say meanwhile that it is alive; cancelling this cancels the work.
+        """Wait for work in the loop of policies, and send heartbeats in the meantime; cancelling this cancels the work.
 
-        An effect that waits for a part goes on without its place at the worker.
+        An effect that waits for a part continues without its place at the worker.
         """
         task = asyncio.ensure_future(self._workplace.in_policy_loop(work))
         alarm = None if effect is None else asyncio.ensure_future(effect.waits_for_part.wait())
@@ -283,7 +283,7 @@ class EffectActivities:
 
 
 async def _complete_later(task: "asyncio.Future[Json]", effect: EffectAtWork) -> None:
-    """Wait for the work of an effect that has no place at the worker, and report how it ends; say meanwhile that it is alive."""
+    """Wait for the work of an effect that has no place at the worker, and report how it ends; send heartbeats in the meantime."""
     handle = activity.client().get_async_activity_handle(task_token=activity.info().task_token)
     ending = asyncio.ensure_future(activity.wait_for_worker_shutdown())
     try:
@@ -301,9 +301,9 @@ async def _complete_later(task: "asyncio.Future[Json]", effect: EffectAtWork) ->
         task.cancel()
         await asyncio.wait({task})
         await handle.report_cancellation()
-    except RPCError as error:  # the run has ended, or the server has given the effect up
+    except RPCError as error:  # the run has ended, or the server has given up the effect
         task.cancel()
-        _LOGGER.info("an effect that waited for its part is not awaited any more: %s", error.message)
+        _LOGGER.info("an effect that waited for its part is no longer awaited: %s", error.message)
     finally:
         ending.cancel()
 

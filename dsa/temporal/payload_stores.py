@@ -1,7 +1,7 @@
-"""Payload stores: what is too long for the server is kept in a folder, in a remote git repository, or in an object store of your own, such as S3.
+"""Payload stores: payloads that are too long for the server are kept in a folder, in a remote git repository, or in your own object store, such as S3.
 
-A store keeps bytes under names: that is all of `ObjectStore`. A payload's name is its SHA-256, so the same one is kept once, any number of processes may
-write at once, and a reader notices a change. Payloads are never removed: runs and branches may share them, and only the server knows which runs there are.
+A store keeps bytes under names: that is all of `ObjectStore`. A payload's name is its SHA-256, so equal ones are kept once, any number of processes may
+write at once, and a reader notices a change. Payloads are never removed: runs and branches may share them, and only the server knows which runs exist.
 """
 
 import asyncio
@@ -40,18 +40,18 @@ LONGEST_INLINE = 64_000
 #: The longest that git may take for one payload, in seconds, and the most bytes of one.
 _GIT_S, _MOST_BYTES = 60.0, 64 * 2**20
 _MODULE_PREFIX, _GIT_PREFIX = "python:", "git+"
-#: What is a remote repository for git, and no option: a path, an address, or USER@HOST:PATH.
+#: The form of a remote repository for git, which excludes options: a path, an address, or USER@HOST:PATH.
 _REMOTE = re.compile(r"/.*|(ssh|https?|file)://.+|[\w.-]+@[\w.-]+:.+")
 
 
 class ObjectStore(Protocol):
     """A store of bytes under names of 64 hexadecimal digits. Both methods may be called from several event loops, each in a thread of its own.
 
-    What they raise ends the effect, the event or the read that needed the payload, and is retried where the server retries it.
+    An error that they raise ends the effect, the event or the read that needed the payload; it is retried if the server retries that.
     """
 
     async def put(self, name: str, content: bytes) -> None:
-        """Keep bytes, whole or not at all; they are durable when this returns. The same name always has the same bytes."""
+        """Keep bytes, completely or not at all; they are durable when this returns. The same name always has the same bytes."""
 
     async def get(self, name: str) -> bytes:
         """Return the bytes of a name. Raises KeyError if there are none."""
@@ -95,7 +95,7 @@ class FolderStore:
 class GitStore:
     """A store in a remote git repository. Each payload is a blob with a reference of its own, `refs/dsa/payloads/NAME`, so writers never collide.
 
-    `remote` is what `git push` takes: a path, an address, USER@HOST:PATH. Git asks for no password: use a key or a credential helper.
+    `remote` is what `git push` takes: a path, an address, USER@HOST:PATH. Git does not ask for a password: use a key or a credential helper.
     """
 
     def __init__(self, remote: str) -> None:
@@ -118,7 +118,7 @@ class GitStore:
         try:
             self._git("push", "--quiet", "--no-verify", "--", self._remote, f"{blob}:{_reference(name)}")
         except StoreError:
-            if not self._is_there(name):  # else another process has pushed the same payload at this moment
+            if not self._is_there(name):  # otherwise another process has pushed the same payload at this moment
                 raise
 
     def _fetch(self, name: str) -> bytes:
@@ -165,7 +165,7 @@ class PayloadDriver(StorageDriver):
     _store: ObjectStore
 
     def name(self) -> str:
-        """Return the name by which references say that they are in such a store."""
+        """Return the name by which references say that they are in a store of this kind."""
         return "dsa.objects"
 
     async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:  # noqa: ARG002
@@ -177,7 +177,7 @@ class PayloadDriver(StorageDriver):
         context: StorageDriverRetrieveContext,  # noqa: ARG002  (the signature of a driver)
         claims: Sequence[StorageDriverClaim],
     ) -> list[Payload]:
-        """Read payloads. Raises StoreError for one that is not there, or that was changed, and what the store raises."""
+        """Read payloads. Raises StoreError for one that is missing or was changed, and what the store raises."""
         contents = await asyncio.gather(*(self._get(each.claim_data["sha256"]) for each in claims))
         return [Payload.FromString(each) for each in contents]
 
@@ -190,17 +190,17 @@ class PayloadDriver(StorageDriver):
         try:
             content = await self._store.get(name)
         except (KeyError, OSError) as error:
-            why = "is not there" if isinstance(error, KeyError) else f"cannot be read: {error.strerror}"
+            why = "is missing" if isinstance(error, KeyError) else f"cannot be read: {error.strerror}"
             raise StoreError(
-                f"payload {name} {why} in {self._store}. Do all workers and clients name the same store?"
+                f"payload {name} {why} in {self._store}. Do all workers and clients use the same store?"
             ) from error
         if hashlib.sha256(content).hexdigest() != name:
-            raise StoreError(f"payload {name} in {self._store} was changed: its content is not what its name says")
+            raise StoreError(f"payload {name} in {self._store} was changed: its content does not match its name")
         return content
 
 
 def store_of(address: str) -> ObjectStore:
-    """Return the store that `?store=` names: `/FOLDER`, `git+REMOTE`, or `python:MODULE:NAME` for an `ObjectStore` of your own.
+    """Return the store that `?store=` names: `/FOLDER`, `git+REMOTE`, or `python:MODULE:NAME` for your own `ObjectStore`.
 
     Raises BindingError.
     """
@@ -228,7 +228,7 @@ def store_of(address: str) -> ObjectStore:
 
 
 def converter_with(store: ObjectStore | None) -> DataConverter:
-    """Return the converter for a namespace whose long payloads are in a store; None: the server keeps all of them."""
+    """Return the converter for a namespace whose long payloads are in a store; with None the server keeps all of them."""
     if store is None:
         return CONVERTER
     external = ExternalStorage(drivers=[PayloadDriver(store)], payload_size_threshold=LONGEST_INLINE)
@@ -236,22 +236,24 @@ def converter_with(store: ObjectStore | None) -> DataConverter:
 
 
 #: Why a worker cannot read a run whose payloads are in a store.
-OTHER_STORE = "its long payloads are in a store that the worker does not name: give all workers the same ?store=STORE"
+OTHER_STORE = (
+    "its long payloads are in a store that the worker does not use: start all workers with the same ?store=STORE"
+)
 
 
 def is_stored_elsewhere(error: Exception) -> bool:
-    """Return whether an error says that a payload is in a store, and that there is none. The SDK gives this rule a number."""
+    """Return whether an error says that a payload is in a store, but none is set. The SDK has a number for this rule."""
     return "[TMPRL1105]" in str(error)
 
 
 @contextmanager
 def store_errors(what: str) -> Iterator[None]:
-    """Raise StoreError where a payload is in a store, and the address names none."""
+    """Raise StoreError if a payload is in a store, but the address does not name one."""
     try:
         yield
     except RuntimeError as error:
         if not is_stored_elsewhere(error):
             raise
         raise StoreError(
-            f"{what}: its long payloads are in a store; name it in the address as the workers do: temporal://HOST:PORT/NAMESPACE?store=STORE"
+            f"{what}: its long payloads are in a store; add it to the address, as the workers do: temporal://HOST:PORT/NAMESPACE?store=STORE"
         ) from error

@@ -1,8 +1,8 @@
-"""Payloads: what crosses between the entry point, the workflows and the activities of runs on Temporal, as JSON.
+"""Payloads: the JSON that goes between the entry point, the workflows and the activities of runs on Temporal.
 
 Entries of a ledger and steps of policies have a JSON form already (`dsa.runtime.ledger`, `dsa.runtime.policy.policies`). Here are the forms of the
-others: occurrences, outcomes of events, artifacts, and reasons to rest. Rows are named by their position in the table, which both sides have.
-Long payloads may be in a store (`dsa.temporal.payload_stores`): then the server has a reference.
+others: occurrences, outcomes of events, artifacts, and reasons to rest. Rows are identified by their position in the table, which both sides have.
+Long payloads may be in a store (`dsa.temporal.payload_stores`); then the server has a reference.
 """
 
 import dataclasses
@@ -36,33 +36,33 @@ WORKFLOW, PAGE_WORKFLOW = "dsa", "dsa-page"
 PERFORM, JUDGE, READ, BIND = "perform", "judge", "read", "bind"
 SEND, RESUME, INTERRUPT = "send", "resume", "interrupt"
 STORY, STATE, COUNTERS, END = "story", "state", "counters", "end"
-#: What separates the id of a message from the number of the attempt, in the ids of updates: an execution answers each id once.
+#: The separator between the id of a message and the number of the attempt, in the ids of updates: an execution answers each id once.
 ATTEMPT = ":"
 #: The memo with the time at which a run was begun, in seconds since 1970: its executions begin later.
 START_TIME = "start_time"
-#: The task queue of workflows, and of the effects that any worker can perform: it finds their bindings by name, and they need nothing of one machine.
+#: The task queue of workflows, and of the effects that any worker can perform: it finds their bindings by name, and they do not depend on one machine.
 QUEUE = "dsa"
 #: The beginnings of the task queues for effects of certain machines, with the name that an address gives them, and of single processes.
 NAMED_QUEUE, PROCESS_QUEUE = f"{QUEUE}-", f"{QUEUE}/"
-#: The task queue of the workflows that hold pages of stories: workers forget each as soon as it has been looked at.
+#: The task queue of the workflows that hold pages of stories: workers forget each one as soon as it has been read.
 PAGE_QUEUE = f"{PROCESS_QUEUE}pages"
-#: The types of application errors: one carries the outcome of a refused event, the next says that the next execution takes the event, and the last one
-#: that a worker cannot have what it needs for the run, and has called nothing of it.
+#: The types of application errors: the first carries the outcome of a refused event, the second says that the next execution takes the event, the last
+#: that a worker cannot have what it needs for the run, and has not called any of it.
 REFUSAL, NEXT_EXECUTION, UNBOUND = "Refusal", "NextExecution", "Unbound"
 
 
-#: The types of the errors of an activity whose result, as the SDK calls it, or whose request is longer than the server takes, and what to do about it.
+#: The types of the errors of an activity whose result, as the SDK calls it, or whose request is longer than the server accepts, and what to do about it.
 TOO_LARGE, REQUEST_TOO_LARGE = "PayloadsTooLarge", "RequestTooLarge"
-_STORE_HINT = "name a store for what is longer in the address of workers and clients, such as ?store=/FOLDER"
-TOO_LONG = f"the server takes some 2 MB at once; {_STORE_HINT}"
-#: The most bytes of an event, or of the start of a part: a server gives a worker ten together, which the worker sends back when it accepts them, and it
-#: ends a workflow whose worker sends more than 4 MB at once.
+_STORE_HINT = "for longer data, add a store to the address of workers and clients, such as ?store=/FOLDER"
+TOO_LONG = f"the server accepts about 2 MB at once; {_STORE_HINT}"
+#: The most bytes of an event, or of the start of a part: a server gives a worker ten at once, which the worker sends back when it accepts them, and the
+#: server ends a workflow whose worker sends more than 4 MB at once.
 MOST_OF_EVENT = 400_000
 EVENT_TOO_LONG = f"an event may have 0.4 MB there; {_STORE_HINT}"
 
 
 class OrderedJsonConverter(JSONPlainPayloadConverter):
-    """JSON as the default converter writes it, but with the members of objects in their own order: prompts show data as it came."""
+    """JSON as the default converter writes it, but with the members of objects in their original order, because prompts show it."""
 
     def to_payload(self, value: Any) -> Payload | None:  # noqa: ANN401  (of any type)
         """Write a value as JSON; None for one that is not JSON."""
@@ -72,7 +72,7 @@ class OrderedJsonConverter(JSONPlainPayloadConverter):
 
 
 class OrderedPayloadConverter(CompositePayloadConverter):
-    """The default converters, with JSON in its own order."""
+    """The default converters, with JSON in its original order."""
 
     def __init__(self) -> None:
         defaults = DefaultPayloadConverter.default_encoding_payload_converters
@@ -80,22 +80,22 @@ class OrderedPayloadConverter(CompositePayloadConverter):
         super().__init__(*others, OrderedJsonConverter())
 
 
-#: What clients and workers use where everything is kept by the server.
+#: The converter of clients and workers if the server keeps everything.
 CONVERTER = dataclasses.replace(DataConverter.default, payload_converter_class=OrderedPayloadConverter)
 
 
 def _pairs(pairs: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
-    """Return pairs, which JSON has as lists, as tuples."""
+    """Return pairs as tuples, which are lists in JSON."""
     return tuple(map(tuple, pairs))
 
 
 @attrs.frozen
 class StartPayload:
-    """The start of a run: its id, its document, and how it is bound, as far as the workflow has to know.
+    """The start of a run: its id, its document, and how it is bound, as far as the workflow needs to know.
 
     `settings` are those of the first entry. `reads` are the events whose data a policy's function reads first, `spenders` the effects that a
     budget stops (None: all). `queue` is the task queue of its effects, `first` the events that it begins with. A run that begins as another one did has its `entries`
-    and `artifacts`. `most_bytes` is the longest value that the server takes; 0: a store takes any. After `most_events` events of its history (None: when the server suggests it), a run goes on in a new execution, which has the
+    and `artifacts`. `most_bytes` is the longest value that the server accepts; 0 means that a store takes any. After `most_events` events of its history (None: when the server suggests it), a run continues in a new execution, which has the
     `continuation`.
     """
 

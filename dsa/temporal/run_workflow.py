@@ -1,13 +1,13 @@
 """The run workflow: one workflow that drives a run of any document and takes or refuses events from outside, with the driver that drives runs on one machine.
 
-The driver is deterministic where its clock, its performer and its guards are: here these are the workflow's clock, timers and activities. So rows,
-keys, retries, timers and sleeps mean the same as elsewhere, and no second interpreter has to agree with the first. Modules of users are never
-imported here: `StartPayload` says what the driver has to know about the bindings.
+The driver is deterministic if its clock, its performer and its guards are: here these are the workflow's clock, timers and activities. So rows,
+keys, retries, timers and sleeps mean the same as elsewhere, and no second interpreter has to agree with the first. Users' modules are never
+imported here: `StartPayload` says what the driver needs to know about the bindings.
 
-Events from outside are updates. The validator asks the table: what it refuses leaves nothing in the history, unless a guard has to be asked first.
+Events from outside are updates. The validator asks the table: a refused event leaves nothing in the history, unless a guard must be asked first.
 
-When its history is long, a run goes on in a new execution (`dsa.temporal.continuation`). An event that is still to be taken then goes with it: its
-sender hears so, and asks the new execution for the outcome, by the id of the update.
+When its history is long, a run continues in a new execution (`dsa.temporal.continuation`). An event that is still to be taken then goes with it: its
+sender gets an error that says so, and asks the new execution for the outcome, by the id of the update.
 """
 
 import asyncio
@@ -44,12 +44,12 @@ from dsa.temporal.story_pages import StoryPages
 
 T = TypeVar("T")
 
-#: The most outcomes of events that go on to the next execution, for senders that ask again.
+#: The most outcomes of events that are passed on to the next execution, for senders that ask again.
 _MOST_OUTCOMES = 100
 
 
 async def _nobody(_action: Action, _context: object) -> list[Step]:
-    """Stand for a policy that a worker has."""
+    """Stand in for a policy that a worker has."""
     raise AssertionError("effects are activities")
 
 
@@ -121,11 +121,11 @@ class Execution:
 
     @property
     def run(self) -> Run:
-        """The run as it is now."""
+        """The current run."""
         return self.driver.run
 
     def _go_on(self, new_entries: Sequence[Entry]) -> None:
-        """Leave the rest, if the run was at one; a part tells its whole."""
+        """Leave the rest, if the run was at one; a part reports this to its whole."""
         if self.left_rest is not None and new_entries:
             self.signal_tasks.append(asyncio.create_task(tell_whole(self.start.run, self.left_rest)))
             self.left_rest = None
@@ -143,13 +143,13 @@ class Execution:
 
     @property
     def key_of_news(self) -> str | None:
-        """The key of an effect whose part went on, and which is to be performed again."""
+        """The key of an effect that is to be performed again because its part continued."""
         if self.task is None and (self.rest is None or self.rest.kind != "waiting"):
             return None
         return self.part_news.key_in(lambda: parts(self.run) if self.task is None else self.driver.parts)
 
     def look_at_parts(self) -> None:
-        """Perform effects again whose parts went on."""
+        """Perform effects again whose parts continued."""
         while (key := self.key_of_news) is not None:
             if self.task is None:
                 for part in parts(self.run).values():
@@ -161,7 +161,7 @@ class Execution:
             self.driver.look_again(key)
 
     def come_to_rest(self, rest: Rest) -> None:
-        """Rest; an effect that was lost with its worker, and about which a person has to decide, leaves the run in doubt."""
+        """Rest; an effect that was lost with its worker, and about which a person must decide, leaves the run in doubt."""
         is_lost_one = rest.kind == "waiting" or (rest.failure is not None and rest.failure.code == IN_DOUBT)
         self.rest = rest_after_losses(self, rest) if is_lost_one else rest
         self.left_rest = self.story_length if self.has_whole else None
@@ -169,22 +169,22 @@ class Execution:
 
     @contextmanager
     def rest_whatever_comes(self) -> Iterator[None]:
-        """Stay at rest if somebody cancels the workflow at the server: nothing is under way that could be interrupted, unless it just begins."""
+        """Stay at rest if the workflow is cancelled at the server: nothing is under way that could be interrupted, unless it is just beginning."""
         try:
             yield
         except asyncio.CancelledError:
             self.is_moving, self.is_cancelled = False, self.is_called
-            workflow.logger.info("run %s was cancelled; at rest that changes nothing", self.start.run)
+            workflow.logger.info("run %s was cancelled; this changes nothing while it is at rest", self.start.run)
 
     async def say_farewell(self) -> None:
-        """End what stays open as long as the run does, and wait until its whole has its last signal."""
+        """End everything that stays open as long as the run does, and wait until its whole has its last signal."""
         await self.story.end_pages(self.start.run)
         for task in self.signal_tasks:
             await task
 
     @property
     def has_work(self) -> bool:
-        """Return whether the run should be driven, or go on in a new execution."""
+        """Return whether the run should be driven, or continue in a new execution."""
         return self.is_called or self.can_move or self.key_of_news is not None
 
     @property
@@ -196,7 +196,7 @@ class Execution:
         """Drive the run to its next rest, in a task that `interrupt` can cancel."""
         self.rest = None
         self.task = task = asyncio.create_task(self.driver.drive(*occurrences))
-        if self.is_cancelled:  # behind the first step of the driver, which takes the events
+        if self.is_cancelled:  # after the first step of the driver, which takes the events
             self.is_cancelled = False
             asyncio.get_running_loop().call_soon(task.cancel)
         try:
@@ -209,18 +209,18 @@ class Execution:
                     continue
                 await self.move()
         except asyncio.CancelledError:
-            if not task.done():  # somebody has cancelled the workflow at the server
+            if not task.done():  # the workflow was cancelled at the server
                 await self._end(task)
             return Rest("interrupted", self.run, due_ms=self.driver.next_deadline_ms)
         finally:
             self.task = None
 
-    # -- going on in a new execution ----------------------------------------------------------------------------
+    # -- continuing in a new execution ----------------------------------------------------------------------------
 
     def _may_close(self) -> bool:
-        """Return whether the run may go on in a new execution: this one has added to the story (enough, if it was too long), and no part waits.
+        """Return whether the run may continue in a new execution: this one has added to the story (enough, if it was too long), and no part waits.
 
-        An answer that the driver has still to hear is not forgotten either: it may be a failure that stops the run.
+        An answer that the driver has not taken yet counts, too: it may be a failure that stops the run.
         """
         has_answers = any(each.intent is not None and not each.is_wake_up for each in self.driver.news)
         least_length = max(self.story.skips, self.least_length)
@@ -228,16 +228,16 @@ class Execution:
 
     @property
     def can_move(self) -> bool:
-        """Return whether a run that nothing drives should go on in a new execution."""
+        """Return whether a run that nothing drives should continue in a new execution."""
         return self.rest is not None and self.rest.kind == "waiting" and self.gate.is_free
 
     async def move(self) -> None:
-        """Go on in a new execution, unless something begins or ends meanwhile."""
+        """Continue in a new execution, unless something begins or ends in the meantime."""
         has_changed = partial(cannot_move, self, self.task)
         await self.story.write_pages(self.start.run, self.run.ledger, self.artifacts.records)
         if has_changed():
             return
-        self.is_moving = True  # now senders hear that their events go with the run
+        self.is_moving = True  # now senders get the error that says that their events go with the run
         await workflow.wait_condition(lambda: workflow.all_handlers_finished() or has_changed())
         if has_changed():
             self.is_moving = False
@@ -253,14 +253,14 @@ class Execution:
             continuation=attrs.asdict(continuation_of(self)),
         )
         if self.calls.is_too_long(next_start.to_json()) and not self.gate.must_end:
-            self.is_moving, self.least_length = False, 2 * len(self.run.ledger)  # what it needs may be shorter then
+            self.is_moving, self.least_length = False, 2 * len(self.run.ledger)  # by then it may need less
             return
         workflow.continue_as_new(
             next_start.to_json(), initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
         )
 
     def hand(self, occurrence: Occurrence, at: str | None, message: str) -> "asyncio.Future[Taken | Refusal]":
-        """Hand an event to the driver. `message` is the id under which its sender can ask for the outcome again."""
+        """Pass an event to the driver. `message` is the id under which its sender can ask for the outcome again."""
         if self.is_attentive:
             self._handed_in, self._handed_at = [], len(self.run.ledger)
         self._handed_in.append((occurrence, at))
@@ -269,12 +269,12 @@ class Execution:
 
     @property
     def is_attentive(self) -> bool:
-        """Return whether the next event would be taken at once: nothing that came before it is still to be taken."""
+        """Return whether the next event would be taken at once, because nothing before it is still to be taken."""
         return self.driver.is_listening or (self.task is None and not self.is_called)
 
     @property
     def run_to_come(self) -> Run | None:
-        """The run when the events are taken that were handed in a moment ago; None if nobody knows that yet."""
+        """The run after the events that were just passed in; None if that is not known yet."""
         run: Run | None = self.run
         if self.is_attentive:
             return run
@@ -310,7 +310,7 @@ class Execution:
 
 
 def change_from(here: Execution, change: Json) -> tuple[Machine, ChangeEntry]:
-    """Return the machine under which the run goes on, and the entry. `change` has it, and the length of the story that was judged.
+    """Return the machine under which the run continues, and the entry. `change` has the machine, and the length of the story that was judged.
 
     Raises OtherMachineError if the document reads otherwise here, and StoreError if something happened since the run was judged.
     """
@@ -319,27 +319,27 @@ def change_from(here: Execution, change: Json) -> tuple[Machine, ChangeEntry]:
     if now[1] != entry.digest:
         raise OtherMachineError(here.start.run, entry.digest, now[1])
     if change["length"] != here.story_length:
-        raise StoreError(f"run {here.start.run} went on while its change was judged: try again")
+        raise StoreError(f"run {here.start.run} continued while its change was judged: try again")
     ahead = attrs.evolve(continuation_of(here), story={})
     if here.calls.is_too_long({**change["start"], "continuation": attrs.asdict(ahead)}):
-        raise StoreError(f"run {here.start.run} needs too much of what came before: {payloads.TOO_LONG}")
+        raise StoreError(f"run {here.start.run} needs too much of its earlier story: {payloads.TOO_LONG}")
     return spelled_like(now[0], here.run.machine), entry
 
 
 def cannot_move(here: Execution, task: "asyncio.Task[Rest] | None") -> bool:
-    """Return whether something has begun or ended since `task` drove the run, so that it does not go on in a new execution now."""
+    """Return whether something has begun or ended since `task` drove the run, so that it does not continue in a new execution now."""
     return here.task is not task or (task is not None and task.done()) or not here.gate.is_free
 
 
 def rest_after_losses(here: Execution, rest: Rest) -> Rest:
-    """Return why a run rests if effects were lost with their workers: a person has to decide about one, or one was lost too often."""
+    """Return why a run rests if effects were lost with their workers: a person must decide about one, or one was lost too often."""
     doubts = status_of(here.run).doubts
     if doubts:
         return Rest("in doubt", here.run, in_doubt=doubts)
     if not here.hopeless_keys:
         return rest
     intent = Intents(here.run.ledger)[here.hopeless_keys[0]]
-    why = f"its worker was lost {MOST_TAKE_UPS + 1} times or more while it was under way; once the cause is gone, resume the run"
+    why = f"its worker was lost {MOST_TAKE_UPS + 1} times or more while it was under way; remove the cause, then resume the run"
     return Rest("stopped", here.run, Failure(intent.effect, intent.line, "lost", why))
 
 
@@ -361,7 +361,7 @@ def driver_of_branch(here: Execution) -> Driver:
 
 
 def go_on_from(here: Execution, before: Continuation, machine: Machine) -> None:
-    """Take over a run from the execution before."""
+    """Take over a run from the previous execution."""
     for record in before.artifacts:
         payloads.store_artifact(here.artifacts, record)
     here.costs = {(effect, unit): amount for effect, unit, amount in before.costs}
@@ -386,30 +386,30 @@ def go_on_from(here: Execution, before: Continuation, machine: Machine) -> None:
 
 
 def machine_in(start: Mapping[str, Any]) -> tuple[Machine, str]:
-    """Return the machine of a start, or of an entry that changes it, and the digest with which it reads here."""
+    """Return the machine of a start, or of an entry that changes it, and its digest as it reads here."""
     return recorded_machine(start["text"], tuple((name, value) for name, value in start["parameters"]))
 
 
 def spelled_like_earlier(machine: Machine, earlier: Iterable[Json]) -> Machine:
-    """Return a machine with its timers spelled as in the machines that a run had before, as in a ledger."""
+    """Return a machine with its timers spelled as in the earlier machines of a run, as in a ledger."""
     machines = [*(machine_in(each)[0] for each in earlier), machine]
     return reduce(lambda before, after: spelled_like(after, before), machines)
 
 
 def run_after(run: Run, event: Occurrence, at: str | None) -> Run | None:
-    """Return a run after an event that somebody sends now; None if a guard has to be asked first."""
+    """Return a run after an event that is sent now; None if a guard must be asked first."""
     key = answered_key(run, event, at)
     exact = exact_already(run, event, key)
     return None if exact is None else run.feed(exact, key, at_ms=WorkflowClock().wall_ms(), at=at or key)[0]
 
 
 def binding_without_code(here: Execution, machine: Machine) -> Bindings:
-    """Return the bindings as a workflow knows them: every name, and no code behind it."""
+    """Return the bindings as a workflow knows them: every name, without its code."""
     start = here.start
     effects = {name: _nobody for name, _ in effect_names(machine)}
     guards = {name: ActivityGuard(name, here.calls, here.gate) for name in start.guards}
     spenders = None if start.spenders is None else frozenset(start.spenders)
-    secrets = Secrets(shapes=())  # a worker and a sender have removed them, before anything left their process
+    secrets = Secrets(shapes=())  # worker and sender removed them before anything left their process
     return Bindings(effects, guards, secrets=secrets, spenders=spenders)
 
 
@@ -425,7 +425,7 @@ def continuation_of(here: Execution) -> Continuation:
     outcomes = {
         message: payloads.outcome_to_json(machine, answer.result())
         for message, answer in here.answers.items()
-        if answer.done() and answer.exception() is None and not here.gate.must_end  # they name rows by their numbers
+        if answer.done() and answer.exception() is None and not here.gate.must_end  # they refer to rows by number
     }
     return Continuation(
         continuation.run_to_json(run),
@@ -456,7 +456,7 @@ class RunWorkflow:
         """Drive the run until it is finished; return the outcome."""
         here = self._execution
         start = here.start
-        if here.digest_as_read != start.digest:  # the task fails, and waits for a worker that reads it as before
+        if here.digest_as_read != start.digest:  # the task fails, and waits for a worker that reads it as it was
             raise OtherMachineError(start.run, start.digest, here.digest_as_read)
         first = [payloads.occurrence_from(each) for each in start.first]
         while True:
@@ -512,7 +512,7 @@ class RunWorkflow:
             return payloads.outcome_to_json(here.run.machine, answer.result())
 
     async def _read(self, occurrence: Occurrence) -> Any:  # noqa: ANN401  (JSON)
-        """Let a worker read the data of an event; one of another queue if the run is moved meanwhile. Raises OccurrenceError, ApplicationError."""
+        """Let a worker read the data of an event; one of another queue if the run is moved in the meantime. Raises OccurrenceError, ApplicationError."""
         here, request = self._execution, {"event": occurrence.event, "data": occurrence.data}
         here.reading_count += 1
         try:
@@ -530,10 +530,10 @@ class RunWorkflow:
 
     @send.validator
     def refuse_at_once(self, message: Json) -> None:
-        """Refuse what cannot be an event of the run, and what the table refuses whatever guards say. Then nothing is in the history."""
+        """Refuse an event that cannot be one of the run, or that the table refuses whatever guards say. Then nothing is in the history."""
         here = self._execution
         if _message_id() in here.answers:
-            return  # the execution before has accepted it
+            return  # the previous execution has accepted it
         occurrence, at = payloads.occurrence_from(message["occurrence"]), message.get("at")
         with typed_errors():
             event = here.outside.read(here.run, occurrence, at)
@@ -543,16 +543,16 @@ class RunWorkflow:
             raise ApplicationError(outcome.message, details, type=payloads.REFUSAL, non_retryable=True)
 
     def _outcome_of(self, event: Occurrence, at: str | None) -> Taken | Refusal | None:
-        """Return the outcome of an event if it came now; None if nobody knows yet: a guard has to be asked, or the driver is at work."""
+        """Return the outcome of an event if it came now; None if it is not known yet, because a guard must be asked or the driver is at work."""
         run = self._execution.run_to_come
         after = None if run is None else run_after(run, event, at)
         return None if run is None or after is None else outcome_of_last(after, run.configuration, event)
 
-    # -- going on, and stopping ---------------------------------------------------------------------------------
+    # -- continuing, and stopping ---------------------------------------------------------------------------------
 
     @workflow.update(name=payloads.RESUME)
     async def resume(self, how: Json) -> None:
-        """Go on with a run that was interrupted, was stopped, or is in doubt. `how` has settings, queue, decisions and answers."""
+        """Continue a run that was interrupted, was stopped, or is in doubt. `how` has settings, queue, decisions and answers."""
         here = self._execution
         with typed_errors():
             answers = {key: _answer_from(each) for key, each in how["answers"].items()}
@@ -579,7 +579,7 @@ class RunWorkflow:
 
     @workflow.update(name=payloads.INTERRUPT)
     async def interrupt(self) -> None:
-        """Stop driving the run until somebody resumes it. One that was just begun, resumed or sent something begins to be driven first."""
+        """Stop driving the run until it is resumed. If it was just begun or resumed, or got an event, it is driven first."""
         here = self._execution
         await workflow.wait_condition(lambda: not here.is_called or here.is_moving)
         if here.is_called:
@@ -597,10 +597,10 @@ class RunWorkflow:
 
     @workflow.signal(name=PART_GOES_ON)
     def hear_of_part(self, part: str, length: int) -> None:
-        """Hear that a part went on from a rest."""
+        """Record that a part continued after a rest."""
         self._execution.part_news.leave(part, length)
 
-    # -- what can be asked --------------------------------------------------------------------------------------
+    # -- queries --------------------------------------------------------------------------------------
 
     @workflow.query(name=payloads.STORY)
     def story(self, after: int, artifacts_after: int) -> Json:
@@ -640,13 +640,13 @@ def _message_id() -> str:
 
 
 async def _done_or_moved(here: Execution, task: "asyncio.Task[Json]") -> None:
-    """Wait for a call of an activity, until the run is moved to another queue or goes on in a new execution."""
+    """Wait for a call of an activity, until the run is moved to another queue or continues in a new execution."""
     queue = here.calls.queue
     await workflow.wait_condition(lambda: task.done() or here.is_moving or here.calls.queue != queue)
 
 
 def _next_execution_takes(event: str) -> ApplicationError:
-    """Return the error by which a sender hears that it has to ask again."""
+    """Return the error by which a sender learns that it must ask again."""
     return ApplicationError(event, type=payloads.NEXT_EXECUTION, non_retryable=True)
 
 

@@ -1,7 +1,7 @@
-"""Search attributes: what a Temporal server knows of each run beside its history, so that a list of runs asks few workflows.
+"""Search attributes: what a Temporal server knows of each run besides its history, so that a list of runs asks few workflows.
 
-A workflow sets them when its run comes to rest, and when it performs effects again: one event in the history each time. A namespace needs them
-once. `ensure` registers them where the server allows that, as a local one does; without them, lists ask every workflow.
+A workflow sets them when its run comes to rest, and when it performs effects again: one event in the history each time. They are registered
+once for a namespace. `ensure` does so if the server allows it, as a local one does; without them, lists ask every workflow.
 """
 
 import logging
@@ -19,7 +19,7 @@ from temporalio.service import RPCError
 from dsa.runtime.status import Rest
 
 _LOGGER = logging.getLogger("dsa.temporal")
-#: How a run stands, as `dsa runs --status` says it; the name of its machine; the events that it waits for; its next deadline.
+#: The status of a run, as in `dsa runs --status`; the name of its machine; the events that it waits for; its next deadline.
 STATUS = SearchAttributeKey.for_keyword("DsaStatus")
 MACHINE = SearchAttributeKey.for_keyword("DsaMachine")
 WAITS_FOR = SearchAttributeKey.for_keyword_list("DsaWaitsFor")
@@ -39,7 +39,7 @@ _COMMAND = "temporal operator search-attribute create" + "".join(
 
 
 async def ensure(client: Client) -> bool:
-    """Return whether a namespace has the attributes, or has just been given them. Where neither is so, log how to make them."""
+    """Return whether a namespace has the attributes, registering them if possible. If it has none, log how to register them."""
     namespace = client.namespace
     try:
         request = ListSearchAttributesRequest(namespace=namespace)
@@ -50,7 +50,7 @@ async def ensure(client: Client) -> bool:
             await client.operator_service.add_search_attributes(add)
     except RPCError as error:
         _LOGGER.warning(
-            "namespace %s has no search attributes for runs (%s), so a list of runs asks every workflow. To make them: %s --namespace %s",
+            "namespace %s has no search attributes for runs (%s), so a list of runs asks every workflow. To register them: %s --namespace %s",
             namespace,
             error.message,
             _COMMAND,
@@ -71,16 +71,16 @@ def of_new_run(machine: str) -> TypedSearchAttributes:
 
 
 def show_under_way() -> None:
-    """Say that the run of this workflow performs effects, unless that is known."""
+    """Report that the run of this workflow performs effects, unless that is known."""
     attributes = workflow.info().typed_search_attributes
     if attributes.get(STATUS) not in {None, UNDER_WAY}:
         workflow.upsert_search_attributes([STATUS.value_set(UNDER_WAY)])
 
 
 def show_rest(rest: Rest) -> None:
-    """Say why the run of this workflow rests, unless that is known."""
+    """Report why the run of this workflow rests, unless that is known."""
     if not has_any():
-        return  # the namespace has none
+        return  # the namespace has no attributes
     attributes = workflow.info().typed_search_attributes
     events, due = sorted(rest.waits_for), None
     if rest.due_ms is not None:
@@ -93,7 +93,7 @@ def show_rest(rest: Rest) -> None:
 
 
 def query_of(status: str | None, waiting_for: str | None, machine: str | None) -> str:
-    """Return the query for the runs that may match a filter: those that are under way may have come to rest a moment ago.
+    """Return the query for the runs that may match a filter; those under way may have come to rest a moment ago.
 
     A waiting run is due once its deadline has passed, which the attributes do not say.
     """

@@ -1,8 +1,7 @@
-"""The link to a Temporal server: its address, one client, the workers of this process, and sentences about servers and workers that are not there.
+"""The link to a Temporal server: its address, one client, the workers of this process, and sentences about missing servers and workers.
 
-All are on an event loop of their own in a thread.
-
-So anyone who reads a run may wait for the answer, in a loop or not: the worker that has to give it is never in the loop that waits.
+All of this runs on an event loop of its own in a thread, so anyone who reads a run may wait for the answer, in a loop or not: the worker that must give
+it is never in the loop that waits.
 """
 
 import asyncio
@@ -47,24 +46,24 @@ from dsa.temporal.payloads import CONVERTER, EVENT_TOO_LONG, MOST_OF_EVENT, NAME
 
 T = TypeVar("T")
 
-#: `temporal://HOST:PORT/NAMESPACE?queue=NAME&store=STORE`. A path that was made of it has lost a slash.
+#: `temporal://HOST:PORT/NAMESPACE?queue=NAME&store=STORE`. A path made from it has lost a slash.
 _ADDRESS = re.compile(r"temporal://?(?P<host>[^/:]+:[0-9]+)/(?P<namespace>[^/?]+)/?(\?(?P<options>.+))?")
-#: What joins the options of an address. Another `&` belongs to the address of a store.
+#: The separator of the options in an address. Any other `&` belongs to the address of a store.
 _JOINT = re.compile(r"&(?=(?:queue|store)=)")
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-#: The longest that a worker waits for another one, which has seen a run before, before it reads the run's history itself.
+#: The longest that a worker waits for one that already knows a run, before it reads the run's history itself.
 _STICKY = timedelta(seconds=2)
 #: The sandbox of workflows. Our own modules are loaded once: they read no clock, file or chance where the driver does not.
 RUNNER = SandboxedWorkflowRunner(SandboxRestrictions.default.with_passthrough_modules("dsa", "attr", "attrs"))
-#: The most workflows that a worker remembers; it reads the history of another one again.
+#: The most workflows that a worker remembers; for any other it reads the history again.
 _MOST_CACHED = 1_000
-#: What the server shows of a worker's code. Without a version, the code of all loaded modules would be read and hashed, for some 0.3 s.
+#: The version of a worker's code that the server shows. Without one, the code of all loaded modules would be read and hashed, which takes 0.3 s.
 _VERSION = WorkerDeploymentVersion("dsa", version("dual-state-agents"))
 #: The most bytes that a server may add to a value, in the event that keeps it.
 _HEADER_BYTES = 4_096
-#: The longest time between two signs of life of an effect.
+#: The longest time between two heartbeats of an effect.
 _HEARTBEAT = timedelta(seconds=1)
-#: The environment variable with the version of the workers of a process, and the deployment that it is a version of.
+#: The environment variable with the version of the workers of a process, and the deployment to which it belongs.
 BUILD_VARIABLE, DEPLOYMENT = "DSA_TEMPORAL_BUILD", "dsa"
 #: The longest that anyone waits for the answer of a worker, in seconds.
 PATIENCE_S = 20.0
@@ -78,7 +77,7 @@ _LONGEST_POLL_S = 70.0
 class ServerAddress:
     """The parts of `temporal://HOST:PORT/NAMESPACE?queue=NAME&store=STORE`: the host with its port, and the namespace.
 
-    `queue` is the task queue for effects, that of a name or the one of all workers. `store` keeps long payloads; None: the server does.
+    `queue` is the task queue for effects: that of a name, or the one of all workers. `store` keeps long payloads; with None the server does.
     """
 
     host: str
@@ -94,19 +93,21 @@ class ServerAddress:
         if match is None:
             raise DocumentError(
                 address,
-                "write temporal://HOST:PORT/NAMESPACE, such as temporal://localhost:7233/default, and behind it ?store=/FOLDER where long payloads are "
+                "write temporal://HOST:PORT/NAMESPACE, such as temporal://localhost:7233/default; after it, ?store=/FOLDER if long payloads are "
                 "in a shared folder, or another store; ?queue=NAME for effects that need a certain machine; or both, ?queue=NAME&store=/FOLDER",
             )
         options = dict[str, str]()
         for part in _JOINT.split(match["options"]) if match["options"] else ():
             name, _, value = part.partition("=")
             if name not in {"queue", "store"} or name in options or not value:
-                raise DocumentError(address, f"behind the ?, '{part}' is neither queue=NAME nor store=STORE, each once")
+                raise DocumentError(
+                    address, f"after the ?, write queue=NAME or store=STORE, each at most once, not '{part}'"
+                )
             options[name] = value
         name = options.get("queue", "all")
         if not _QUEUE_NAME.fullmatch(name):
             raise DocumentError(
-                address, f"'{name}' is not a name of a queue: use letters, digits, and `.`, `_` or `-` between them"
+                address, f"'{name}' is not the name of a queue: use letters, digits, and `.`, `_` or `-` between them"
             )
         queue = f"{NAMED_QUEUE}{options['queue']}" if "queue" in options else QUEUE
         store = store_of(options["store"]) if "store" in options else None
@@ -119,28 +120,28 @@ class ServerAddress:
         return f"temporal://{self.host}/{self.namespace}{f'?{options}' if options else ''}"
 
 
-_NO_SERVER = "what listens there is no Temporal server, or ends just now; name its gRPC port, such as 7233"
-#: Why a connection fails, as libraries put it, and in words.
+_NO_SERVER = "what listens there is not a Temporal server, or is just ending; write its gRPC port, such as 7233"
+#: Why a connection fails, as libraries report it, and in plain words.
 _FAULTS = {
-    "Connection refused": "nothing listens there; start one with `{start}`, or name another address",
+    "Connection refused": "nothing listens there; start one with `{start}`, or use another address",
     "tcp connect error": "nothing listens there now",
     "h2 protocol error": _NO_SERVER,
     "operation was canceled": _NO_SERVER,
     "broken pipe": _NO_SERVER,
-    "dns error": "the name of that host is not known",
+    "dns error": "the name of that host is unknown",
     "transport error": "the connection is broken",
 }
 
 
 def queue_name(queue: str) -> str | None:
-    """Return the name that addresses give a task queue; None for those without one."""
+    """Return the name of a task queue in addresses; None for queues without one."""
     return queue.removeprefix(NAMED_QUEUE) if queue.startswith(NAMED_QUEUE) else None
 
 
 def fault_in_words(error: BaseException, host: str = "") -> str:
     """Return why a server cannot be reached at `host`, for a person."""
     if isinstance(error, TimeoutError):
-        return f"no answer came within {PATIENCE_S:g} s"
+        return f"there was no answer within {PATIENCE_S:g} s"
     text = str(error)
     port = host.rpartition(":")[2]
     start = "temporal server start-dev" + (f" --port {port}" if port not in {"", "7233"} else "")
@@ -149,7 +150,7 @@ def fault_in_words(error: BaseException, host: str = "") -> str:
 
 @cache
 def _quiet_runtime() -> Runtime:
-    """Return the runtime of all clients of this process, which prints none of its own warnings: what people should know is said in words."""
+    """Return the runtime of all clients of this process, which prints no warnings of its own: people get sentences of ours instead."""
     errors = TelemetryFilter(core_level="ERROR", other_level="ERROR")
     return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(errors)))
 
@@ -161,7 +162,7 @@ class ActivitySpans(Interceptor):
         self._emit = emit
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002  (as the interface has it)
-        """Stand before the activities of a worker."""
+        """Intercept the activities of a worker."""
         return _SpanOfActivity(next, self._emit)
 
 
@@ -171,7 +172,7 @@ class _SpanOfActivity(ActivityInboundInterceptor):
         self._emit = emit
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002, ANN401  (as the interface has it)
-        """Do the activity, and make its span. An error is named, without its text."""
+        """Do the activity, and make its span. An error appears in it by name, without its text."""
         request, begin_ns, error = input.args[0], time.time_ns(), None
         names = {"key": "key", "effect": "effect", "root": "try", "guard": "guard", "event": "event"}
         about = {names[each]: value for each, value in request.items() if each in names}
@@ -208,11 +209,11 @@ class ServerLink:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="dsa-temporal", daemon=True)
         self._thread.start()
-        #: What takes a span of each activity that is done here.
+        #: Gets a span for each activity that is done here.
         self.on_span: Callable[[TelemetrySpan], None] | None = None
         self._client: Client | None = None
         self._is_indexed: bool | None = None
-        #: The longest value that the server takes, in bytes; 0 while nobody knows.
+        #: The longest value that the server accepts, in bytes; 0 while it is unknown.
         self._most_bytes = 0
         self._workers: dict[tuple[str, str], tuple[Worker, asyncio.Task[None]]] = {}
         self._lock: asyncio.Lock | None = None
@@ -231,7 +232,7 @@ class ServerLink:
             except WorkflowUpdateRPCTimeoutOrCancelledError as error:
                 if isinstance(error.__cause__, asyncio.CancelledError):
                     raise error.__cause__ from None
-                raise StoreError(f"the Temporal server at {self.host} has not answered in time. It may have done what was asked: look at the run") from error  # fmt: skip
+                raise StoreError(f"the Temporal server at {self.host} has not answered in time. It may have done what was requested: look at the run") from error  # fmt: skip
             except RPCError as error:
                 if error.status == RPCStatusCode.INVALID_ARGUMENT:
                     raise StoreError(f"the Temporal server at {self.host} refuses this: {error.message}") from error
@@ -240,7 +241,7 @@ class ServerLink:
         return asyncio.run_coroutine_threadsafe(work_in_words(), self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do work in the link's loop, and wait for it. Never call this there. Raises StoreError if the server does not answer."""
+        """Do work in the link's loop, and wait for it. Never call this in that loop. Raises StoreError if the server does not answer."""
         return self._begin(work).result()
 
     async def wait(self, work: Coroutine[Any, Any, T]) -> T:
@@ -266,7 +267,7 @@ class ServerLink:
             return self._client
 
     async def _require_namespace(self, client: Client) -> None:
-        """Raise StoreError if the server has no such namespace. One that it may not show is used all the same."""
+        """Raise StoreError if the server has no such namespace. One that it may not show is used anyway."""
         try:
             answer = await client.workflow_service.describe_namespace(
                 DescribeNamespaceRequest(namespace=self.namespace)
@@ -276,18 +277,18 @@ class ServerLink:
             if error.status == RPCStatusCode.NOT_FOUND:
                 command = f"temporal operator namespace create {self.namespace} --address {self.host}"
                 raise StoreError(
-                    f"the Temporal server at {self.host} has no namespace '{self.namespace}': name another, or create it with `{command}`"
+                    f"the Temporal server at {self.host} has no namespace '{self.namespace}': use another, or create it with `{command}`"
                 ) from error
             if error.status != RPCStatusCode.PERMISSION_DENIED:
                 raise
 
     async def most_bytes(self) -> int:
-        """Return the length of the longest value that the server takes, in bytes, in the link's loop; 0 if a store takes any, or nobody knows."""
+        """Return the length of the longest value that the server accepts, in bytes, in the link's loop; 0 if a store takes any, or it is unknown."""
         await self.client()
         return max(0, self._most_bytes - _HEADER_BYTES) if self.address.store is None else 0
 
     async def require_short(self, *values: object, is_event: bool = False) -> None:
-        """Raise StoreError for values that are longer than the server takes, in the link's loop. A store takes any.
+        """Raise StoreError for values that are longer than the server accepts, in the link's loop. A store takes any.
 
         The server itself would refuse them late, or never: an event that its run cannot accept is tried again and again, and may end the run.
         """
@@ -296,10 +297,10 @@ class ServerLink:
             count = sum(each.ByteSize() for each in CONVERTER.payload_converter.to_payloads(values))
             if count > (min(most_bytes, MOST_OF_EVENT) if is_event else most_bytes):
                 hint = EVENT_TOO_LONG if is_event else TOO_LONG
-                raise StoreError(f"{count / 2**20:.1f} MB are too much for the Temporal server at {self.host}: {hint}")
+                raise StoreError(f"{count / 2**20:.1f} MB is too much for the Temporal server at {self.host}: {hint}")
 
     async def is_indexed(self) -> bool:
-        """Return whether the namespace has search attributes for runs, in the link's loop; if it has none, try once to make them."""
+        """Return whether the namespace has search attributes for runs, in the link's loop; if it has none, try once to register them."""
         if self._is_indexed is None:
             self._is_indexed = await search_attributes.ensure(await self.client())
         return self._is_indexed
@@ -307,7 +308,7 @@ class ServerLink:
     async def has_worker(self, queue: str, *, drives: bool) -> bool:
         """Return whether a worker has polled a task queue lately, in the link's loop: for workflows if it `drives`, else for effects.
 
-        One that has ended in order counts no longer; one that was killed counts for a minute. Where the server does not say, there may be one.
+        One that ended properly no longer counts; one that was killed counts for a minute. If the server does not say, there may be one.
         """
         service = (await self.client()).workflow_service
         kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if drives else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
@@ -329,7 +330,7 @@ class ServerLink:
         return bool(names)
 
     async def wanted_worker(self, queue: str, *, drives: bool = False) -> str:
-        """Return which worker has to be started, and how; "" if one has polled the queue lately, as `has_worker` says."""
+        """Return which worker must be started, and how; "" if one has polled the queue lately, as `has_worker` says."""
         is_here = (queue, "workflows" if drives else "activities") in self._workers
         if is_here or await self.has_worker(queue, drives=drives):
             self._notes.clear()
@@ -339,23 +340,23 @@ class ServerLink:
         command, name = self.worker_command(queue), queue_name(queue)
         if name is None:
             return f"a worker; start one: {command}"
-        return f"a worker of the queue '{name}'; start one on the machine that has what its effects need: {command}"
+        return f"a worker of the queue '{name}'; start one on the machine with what its effects need: {command}"
 
     def worker_command(self, queue: str) -> str:
         """Return the command that starts a worker for a queue, in the folder with the documents."""
         return shlex.join(["dsa", "work", ".", "--runs", self.address.for_queue(queue)])
 
     def note_once(self, text: str) -> None:
-        """Tell a person something while a command waits, once, until a worker was there again."""
+        """Print something for a person while a command waits, once, until a worker has been there again."""
         if text not in self._notes:
             self._notes.add(text)
             _NOTICES.warning(text)
 
     def work_in_words(self, at_once: int) -> str:
-        """Return what a worker does here, which performs `at_once` effects side by side."""
+        """Return a sentence about what a worker does here that performs `at_once` effects at the same time."""
         name = queue_name(self.effect_queue)
         what = "their effects" if name is None else f"the effects of the queue '{name}'"
-        return f"this worker drives the runs of {self.host}/{self.namespace} and performs {what}, at most {at_once} side by side; Ctrl-C ends it"
+        return f"this worker drives the runs of {self.host}/{self.namespace} and performs {what}, at most {at_once} at the same time; Ctrl-C ends it"
 
     async def work_on(
         self,
@@ -366,9 +367,9 @@ class ServerLink:
         at_once: int | None = None,
         most_cached: int = _MOST_CACHED,
     ) -> None:
-        """Start a worker for a task queue, in the link's loop, unless there is one for such work already.
+        """Start a worker for a task queue, in the link's loop, unless there is already one for this work.
 
-        It performs at most `at_once` activities side by side (None: 100), and remembers at most `most_cached` workflows. Where one worker has both, an activity costs one way through the server less.
+        It performs at most `at_once` activities at the same time (None: 100), and remembers at most `most_cached` workflows. If one worker has both, an activity takes one way through the server less.
         """
         is_known = {(queue, kind) for kind in ("activities", "workflows")} & self._workers.keys()
         activities = () if (queue, "activities") in is_known else activities
@@ -400,7 +401,7 @@ class ServerLink:
         task.add_done_callback(self._kept_tasks.discard)
 
     def close(self) -> None:
-        """Stop the workers and the thread. Effects that are under way are cancelled here; what drives the runs goes on elsewhere."""
+        """Stop the workers and the thread. Effects that are under way here are cancelled; the runs are driven on elsewhere."""
         if self._is_closed:
             return
         last_work = self._begin(self._stop_workers())
@@ -418,7 +419,7 @@ class ServerLink:
             await asyncio.wait({task})
         if self._kept_tasks:
             await asyncio.wait(self._kept_tasks)
-        # Cancel what still waits now: to cancel it later would need a loop that is closed then.
+        # Cancel what still waits now: cancelling it later would need a loop that is closed by then.
         waiting_tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in waiting_tasks:
             task.cancel()

@@ -1,8 +1,8 @@
 """The story of a run on Temporal: its moments and artifacts from the beginning, in pages.
 
-A workflow holds the entries of its own execution. Before the run goes on in the next one, they become pages, each the input of a small workflow,
-`PageWorkflow`, which stays open as long as the run does: what a server keeps of closed workflows it forgets after a while, and a run may wait for
-longer. Readers take a page from the server; no worker is asked.
+A workflow holds the entries of its own execution. Before the run continues in the next one, they become pages, each the input of a small workflow,
+`PageWorkflow`, which stays open as long as the run does: a server forgets closed workflows after a while, and a run may wait for
+longer. Readers take a page from the server without asking a worker.
 
 Positions are counted from the beginning of the run. A page has at most `PAGE` characters of JSON, or one entry or artifact.
 """
@@ -35,7 +35,7 @@ def page_id(run_id: str, number: int) -> str:
 
 @workflow.defn(name=payloads.PAGE_WORKFLOW, versioning_behavior=VersioningBehavior.AUTO_UPGRADE)
 class PageWorkflow:
-    """The workflow that holds one page. It ends after the signal `end`; then the server keeps it as long as it keeps the run."""
+    """The workflow that holds one page. It ends after the signal `end`; from then on the server keeps it as long as the run."""
 
     @workflow.init
     def __init__(self, page: RawValue) -> None:  # noqa: ARG002  (the signature of the workflow)
@@ -53,7 +53,7 @@ class PageWorkflow:
 
 
 def first_objects(objects: Iterable[Json], most: int) -> tuple[list[Json], int]:
-    """Return the first objects of a list, as many as `most` characters of JSON have room for, and how much room is left."""
+    """Return the first objects of a list that fit into `most` characters of JSON, and how much room is left."""
     page = list[Json]()
     for each in objects:
         size = len(text_of(each))
@@ -66,11 +66,11 @@ def first_objects(objects: Iterable[Json], most: int) -> tuple[list[Json], int]:
 
 @attrs.define
 class StoryPages:
-    """The story of a run, as its workflow has it.
+    """The story of a run as its workflow has it.
 
-    `ends` has the numbers of entries and of artifacts up to the end of each page. `entries` and `artifacts` came before this execution, and are in no
-    page of the execution before; `begin` are their positions. `skips` are the entries of the run's ledger that an earlier execution has left, which
-    are in the story already, and `artifact_skips` the artifacts of that kind.
+    `ends` has the numbers of entries and of artifacts up to the end of each page. `entries` and `artifacts` came before this execution, but are not in
+    a page of the previous one; `begin` are their positions. `skips` are the entries of the run's ledger that an earlier execution left, which
+    are already in the story, and `artifact_skips` the artifacts of that kind.
     """
 
     ends: list[tuple[int, int]] = attrs.field(factory=list)
@@ -95,7 +95,7 @@ class StoryPages:
         )
 
     def to_json(self, ledger: Ledger[Entry], records: Sequence[Json]) -> Json:
-        """Return its position as a JSON object: pages, and what is in no page."""
+        """Return its position as a JSON object: pages, and what is not in a page."""
         after, artifacts_after = self._end
         entries = [*self._entries_after(after, ledger)]
         artifacts = [*self._artifacts_after(artifacts_after, records)]
@@ -104,9 +104,9 @@ class StoryPages:
     def read(self, after: int, artifacts_after: int, ledger: Ledger[Entry], records: Sequence[Json]) -> Json:
         """Return the artifacts after the first ones, then the entries, as many as one answer may have; `more` says whether there are others.
 
-        No entry comes before an artifact that it may speak of.
+        No entry comes before an artifact to which it may refer.
 
-        Where they are in pages, the answer has the `ends` of the pages instead.
+        If they are in pages, the answer has the `ends` of the pages instead.
         """
         if after < self._end[0] or artifacts_after < self._end[1]:
             return {"ends": self.ends, "entries": [], "artifacts": [], "more": True}
@@ -131,7 +131,7 @@ class StoryPages:
         yield from records[self.artifact_skips + max(0, earlier - len(self.artifacts)) :]
 
     async def write_pages(self, run_id: str, ledger: Ledger[Entry], records: Sequence[Json]) -> None:
-        """Let other workflows hold all that came until now."""
+        """Let other workflows hold everything up to now."""
         end, artifact_end = self._lengths(ledger, records)
         while self._end != (end, artifact_end):
             page = self.read(*self._end, ledger, records)
@@ -173,4 +173,4 @@ async def _page(client: Client, workflow_id: str) -> Any:  # noqa: ANN401  (JSON
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:
             raise StoreError(f"page {workflow_id} of a story cannot be read: {error.message}") from error
-    raise StoreError(f"the server does not have page {workflow_id} of a story any more")
+    raise StoreError(f"the server no longer has page {workflow_id} of a story")

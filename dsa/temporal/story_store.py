@@ -1,6 +1,6 @@
 """The stories of runs on Temporal, read from their workflows by queries, and the runs of a namespace as a store of them.
 
-A `StoryReader` has the moments of a run that came so far, and asks for those after them.
+A `StoryReader` has the moments of a run so far, and asks for later ones.
 """
 
 import asyncio
@@ -43,19 +43,19 @@ from dsa.temporal.payloads import QUEUE, Json, StartPayload
 from dsa.temporal.server_link import PATIENCE_S, ServerLink, queue_name
 from dsa.temporal.story_pages import page_id, pages_after
 
-#: How long a workflow is asked at first, and how long a worker may take that is just starting, in seconds.
+#: How long the first question to a workflow waits, and how long a worker may take to start, in seconds.
 _FIRST_WAIT_S, _STARTING_S = 1.0, 4.0
 #: The time before an update that the server has dropped is sent again, in seconds.
 _AGAIN_S = 0.1
-#: How a server calls the error of an update that no worker has seen.
+#: The server's name for the error of an update that no worker has seen.
 _UNSEEN_UPDATE = "UnprocessedUpdate"
-#: The code of the error of a run that nobody answers for.
+#: The code of the error for a run whose workflow does not answer.
 _NO_ANSWER = "NoAnswerError"
-#: How many workflows are asked side by side.
+#: How many workflows are asked at the same time.
 _AT_ONCE = 20
 #: The query for the workflows of all runs. A removed run is terminated, and one that was continued has another execution.
 _ALL = f"WorkflowType = '{payloads.WORKFLOW}' AND ExecutionStatus NOT IN ('Terminated', 'ContinuedAsNew')"
-#: What keeps of them those that go on, and those that have ended.
+#: The conditions for those that are running, and for those that have ended.
 _OPEN_RUNS, _PAST_RUNS = " AND ExecutionStatus = 'Running'", " AND ExecutionStatus != 'Running'"
 
 
@@ -82,9 +82,9 @@ def raise_for(run_id: str, error: WorkflowUpdateFailedError) -> NoReturn:
 
 
 class StoryReader:
-    """The story of one run as far as it was read: how it began, `run`, `artifacts`, why it rests, the queue of its effects, whether something drives it.
+    """The story of one run as far as it was read: how it began, `run`, `artifacts`, why it rests, the queue of its effects, and whether something drives it.
 
-    `obstacle` says why the last worker that was asked cannot perform its effects; "" if one can, or nobody knows. With `waits_for_reading`, the data of
+    `obstacle` says why the last worker that was asked cannot perform its effects; "" if it can, or that is unknown. With `waits_for_reading`, the data of
     an event waits for a worker that reads it.
     """
 
@@ -115,7 +115,9 @@ class StoryReader:
                 if not story["more"]:
                     return self
                 if position == (len(self.entries), self._artifact_count):
-                    raise StoreError(f"the story of run {self.run_id} ends before what was read of it: it was changed")
+                    raise StoreError(
+                        f"the story of run {self.run_id} is shorter than what was already read of it, so it was changed"
+                    )
 
     def _take(self, story: Json) -> None:
         self.start = StartPayload(**story["start"]) if "start" in story else self.start
@@ -178,8 +180,8 @@ class StoryReader:
 async def _ask(link: ServerLink, run_id: str, query: str, *arguments: object, is_patient: bool = False) -> Json:
     """Ask a workflow, in the link's loop. Raises UnknownRunError, and StoreError if no worker answers.
 
-    An answer can be lost with a worker that forgets the workflow meanwhile, so it is asked for again. Where no worker is there at all, one that is just
-    starting gets a few seconds, or the same time as one that is busy if the caller is patient.
+    An answer can be lost with a worker that forgets the workflow in the meantime, so it is requested again. If there is no worker at all, one that is just
+    starting gets a few seconds, or, if the caller is patient, the same time as a busy one.
     """
     handle = (await link.client()).get_workflow_handle(run_id)
     until_s, wait_s, is_last = time.monotonic() + PATIENCE_S, _FIRST_WAIT_S, False
@@ -191,20 +193,20 @@ async def _ask(link: ServerLink, run_id: str, query: str, *arguments: object, is
             wanted_worker = await link.wanted_worker(QUEUE, drives=True)
             if time.monotonic() > until_s or (is_last and wanted_worker and not is_patient):
                 if error.status == RPCStatusCode.UNAVAILABLE:
-                    raise  # it is the server
+                    raise  # the server itself fails
                 why = f"it waits for {wanted_worker}"
                 if is_patient or not wanted_worker:
                     why = f"no worker has answered for {PATIENCE_S:g} s"
                 if not wanted_worker:
                     why += f". It may be busy, or was killed; this starts another: {link.worker_command(QUEUE)}"
-                message = f"run {run_id} gives no answer: {why}\nThe server keeps the run, which goes on when a worker answers"
+                message = f"run {run_id} does not answer: {why}\nThe server keeps the run, which continues when a worker answers"
                 raise StoreError(message, code=_NO_ANSWER) from error
             if wanted_worker and is_patient:
                 link.note_once(f"waiting for {wanted_worker}")
             elif wanted_worker:
-                link.note_once(f"no worker is there; waiting {_STARTING_S:g} s for one to start")
+                link.note_once(f"there is no worker; waiting {_STARTING_S:g} s for one to start")
             elif wait_s == 2 * _FIRST_WAIT_S:
-                link.note_once(f"no worker answers; waiting up to {PATIENCE_S:g} s for one that is busy")
+                link.note_once(f"no worker answers; waiting up to {PATIENCE_S:g} s for a busy one")
             is_last = bool(wanted_worker)
             left_s = min(wait_s, 1.0) - (time.monotonic() - begin_s)  # the server may refuse at once
             await asyncio.sleep(max(0.0, left_s))
@@ -235,7 +237,7 @@ async def _ask_once(handle: WorkflowHandle[Any, Any], query: str, arguments: Seq
 
 
 def _unreadable(run_id: str, fault: DsaError) -> RunSummary:
-    """Return the summary of a run that cannot be read, with the reason, so that a list has the others."""
+    """Return the summary of a run that cannot be read, with the reason, so that a list can show the others."""
     reason = str(fault).partition("\n")[0].removeprefix(f"run {run_id}").removeprefix(":").strip()
     return RunSummary(run_id, 0, Summary(), damage=reason)
 
@@ -248,7 +250,7 @@ class TemporalStore:
         self._readers: dict[str, StoryReader] = {}
 
     async def look_at(self, run_id: str, *, is_patient: bool = False) -> StoryReader:
-        """Read what is new of a run, in the link's loop; wait longer for a worker that is to be started if the caller `is_patient`. Raises UnknownRunError, StoreError."""
+        """Read what is new of a run, in the link's loop; wait longer for a worker that must be started if the caller `is_patient`. Raises UnknownRunError, StoreError."""
         reader = self._readers.get(run_id) or StoryReader(run_id)
         await reader.read(self.link, is_patient=is_patient)
         return self._readers.setdefault(run_id, reader)
@@ -280,7 +282,7 @@ class TemporalStore:
         return wanted_worker
 
     async def remove(self, run_id: str) -> None:
-        """End the workflows of a run and of its parts, in the link's loop. Raises UnknownRunError, and HeldError for a run that goes on by itself."""
+        """End the workflows of a run and of its parts, in the link's loop. Raises UnknownRunError, and HeldError for a run that continues by itself."""
         if (await self.look_at(run_id)).is_driven:
             raise HeldError(run_id, "Temporal")
         for each in (*(part for part in await self._ids() if part.startswith(f"{run_id}{PART_OF}")), run_id):
@@ -311,9 +313,9 @@ class TemporalStore:
         return tuple(run_id for _, run_id, _ in sorted([each async for each in self._starts(None)]))
 
     async def _starts(self, most: int | None, condition: str = "") -> AsyncIterator[tuple[float, str, float]]:
-        """Yield when each run was begun, its id, and when it ended, in seconds since 1970 (infinite: it has not); the server is asked for `most` at a time.
+        """Yield when each run was begun, its id, and when it ended, in seconds since 1970 (infinite: it has not); the server returns `most` at a time.
 
-        It lists those that have not ended by the beginning of their executions, and behind all of them the others by their end, the newest first.
+        Those that have not ended come first, by the beginning of their executions, and then the others by their end, the newest first.
         """
         client = await self.link.client()
         async for each in client.list_workflows(f"{_ALL}{condition}", page_size=most or 1000):
@@ -325,9 +327,9 @@ class TemporalStore:
         return (await (await self.link.client()).count_workflows(_ALL)).count
 
     async def summaries(self, selection: RunFilter) -> tuple[RunSummary, ...]:
-        """Return the summaries of the runs of a list, in the link's loop. It asks workflows until it has those that are wanted.
+        """Return the summaries of the runs of a list, in the link's loop. It asks workflows until it has enough.
 
-        The `newest` are those whose executions were begun last: a long run goes on in new ones.
+        The `newest` are those whose executions were begun last: a long run continues in new ones.
         """
         is_indexed, newest = await self.link.is_indexed(), selection.newest
         names = selection.status, selection.waiting_for, selection.machine
@@ -359,7 +361,7 @@ class TemporalStore:
         return tuple(each for _, each in matches)[-(newest or 0) :]
 
     async def _summary_of(self, run_id: str) -> RunSummary | StoreError | None:
-        """Return the summary of a run; the error if nobody answers for it, and None if it was removed a moment ago."""
+        """Return the summary of a run; the error if its workflow does not answer, and None if it was removed a moment ago."""
         try:
             return (await self.look_at(run_id)).summary
         except UnknownRunError:
@@ -386,10 +388,10 @@ class TemporalStore:
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             )
         except WorkflowAlreadyStartedError:
-            raise StoreError(f"there was a run of that id already: {start.run}") from None
+            raise StoreError(f"there was a run with that id already: {start.run}") from None
 
     async def resume(self, run_id: str, how: Json) -> Json:
-        """Go on with a run, and return what the update returns. Raises what it raises."""
+        """Continue a run, and return what the update returns. Raises what it raises."""
         return await self.update(run_id, payloads.RESUME, {**how, "most_bytes": await self.link.most_bytes()})
 
     async def update(self, run_id: str, name: str, *arguments: object) -> Json:
@@ -409,7 +411,7 @@ class TemporalStore:
                 answer: Json = await update.result()
             except WorkflowUpdateFailedError as error:
                 kind = error.cause.type if isinstance(error.cause, ApplicationError) else None
-                # The next execution of the workflow has it, or is to read it; or the worker took its task without it.
+                # The next execution of the workflow has it, or will read it; or the worker took its task without it.
                 if kind == payloads.NEXT_EXECUTION or (kind == _UNSEEN_UPDATE and time.monotonic() < until_s):
                     attempt += 1
                     continue
@@ -420,7 +422,7 @@ class TemporalStore:
                 if error.status == RPCStatusCode.NOT_FOUND:
                     raise unknown_run(run_id) from None
                 if error.status == RPCStatusCode.FAILED_PRECONDITION and time.monotonic() < until_s:
-                    # A task of the workflow has failed, and is tried again without the update.
+                    # A task of the workflow failed, and is tried again without the update.
                     await asyncio.sleep(_AGAIN_S)
                     continue
                 raise StoreError(f"run {run_id}: {error.message}") from error

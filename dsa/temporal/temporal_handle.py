@@ -1,6 +1,6 @@
-"""Handles of runs on Temporal: what callers have of a run that a workflow drives.
+"""Handles of runs on Temporal: a caller's view of a run that a workflow drives.
 
-Any number of processes may have a handle of the same run. A handle looks at the run again and again, at first often.
+Any number of processes may have a handle of the same run. A handle looks at the run repeatedly, often at first.
 """
 
 import asyncio
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 #: The time between two looks at a run, in seconds: the first, and the longest.
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.02, 0.25
-#: The time between two checks whether there is a worker for a run that somebody waits for, in seconds.
+#: The time between two checks whether there is a worker for a run that a caller waits for, in seconds.
 _PATIENT_S = 2.0
 _NOTICES = logging.getLogger("dsa.notice")
 
 
 @attrs.define
 class _WorkerWatch:
-    """Says once for which worker a run waits that somebody waits for, as long as it does."""
+    """Reports once for which worker a run waits, while a caller waits for the run."""
 
     _next_s: float = attrs.field(factory=lambda: time.monotonic() + _PATIENT_S)
     _wanted_worker: str = ""
@@ -72,7 +72,7 @@ class TemporalHandle(RunHandle):
         how: Json | None = None,
         binding: Bindings | None = None,
     ) -> None:
-        # What a `HeldRun` has, it has not: no driver, no journal, no folder.
+        # Unlike a `HeldRun`, it has no driver, no journal and no folder.
         self._runs, self.id, self.folder = runs, run_id, None
         self._start, self._how, self._binding = start, how, binding
         self._on_moment, self._shown_count = on_moment, 0
@@ -100,7 +100,7 @@ class TemporalHandle(RunHandle):
 
     @property
     def run(self) -> Run:
-        """The run as it is now; before its workflow has begun, the run without events."""
+        """The current run; before its workflow has begun, the run without events."""
         return self._reader.run if self._start is None else _empty_run(self._start)
 
     @property
@@ -120,7 +120,7 @@ class TemporalHandle(RunHandle):
 
     @property
     def is_driven(self) -> bool:
-        """Return whether the run goes on by itself."""
+        """Return whether the run continues by itself."""
         if self._begin_task is not None and not self._begin_task.done():
             return True
         return not self._is_let_go and self._reader.is_driven
@@ -128,7 +128,7 @@ class TemporalHandle(RunHandle):
     # -- following --------------------------------------------------------------------------------------------------------
 
     async def exists(self) -> None:
-        """Wait until the run has begun, or goes on. Raises what keeps it from that."""
+        """Wait until the run has begun, or continues. Raises the error that prevents it."""
         if self._begin_task is not None:
             await asyncio.shield(self._begin_task)
 
@@ -159,7 +159,7 @@ class TemporalHandle(RunHandle):
             await self.change()
 
     async def change(self) -> None:
-        """Wait a moment, in which something may happen in the run; the next time longer, until this handle sends something."""
+        """Wait a moment for something to happen in the run; the next time longer, until this handle sends something."""
         self._wait_s = min(_LONGEST_LOOK_S, 1.5 * self._wait_s)
         if self._start is None:
             await self._watch.check(self._runs, self.id)
@@ -202,7 +202,7 @@ class TemporalHandle(RunHandle):
     # -- driving ----------------------------------------------------------------------------------------------------------
 
     def start(self, *occurrences: Occurrence) -> None:
-        """Begin the run, or go on with it, in a task of its own."""
+        """Begin the run, or continue it, in a task of its own."""
         self._begin_task = asyncio.create_task(self._begin(occurrences))
 
     async def _begin(self, occurrences: tuple[Occurrence, ...]) -> None:
@@ -215,7 +215,7 @@ class TemporalHandle(RunHandle):
         elif self._how is not None:
             how, self._how = _resumption(self._how, payload, moves=not (payload or self._offers)), None
             await runs.link.wait(runs.store.resume(self.id, how))
-        elif occurrences and not await self._is_part_under_way():  # else it has its first event
+        elif occurrences and not await self._is_part_under_way():  # otherwise it has its first event
             for occurrence in occurrences:
                 await self._send(occurrence, None)
         await self._send_offers()
@@ -227,12 +227,12 @@ class TemporalHandle(RunHandle):
         return whole_of(self.id) != "" and (await self.look()).rest is None
 
     def _outside(self, occurrence: Occurrence) -> Occurrence:
-        """Return an event as it may leave this process: without secrets."""
+        """Return an event without secrets, as it may leave this process."""
         secrets = environment_secrets() if self._binding is None else self._binding.secrets
         return attrs.evolve(occurrence, data=secrets.value(occurrence.data))
 
     async def drive(self, *occurrences: Occurrence, through_timers: bool = True) -> Rest:
-        """Go on with the run until it rests. An effect that drives a part gives its place at the worker back, and interrupts the part if it is cancelled."""
+        """Continue the run until it rests. An effect that drives a part gives back its place at the worker, and interrupts the part if it is cancelled."""
         effect = effect_at_work()
         if effect is None:
             self.start(*occurrences)
@@ -247,7 +247,7 @@ class TemporalHandle(RunHandle):
             raise
 
     def offer(self, occurrence: Occurrence, at: str | None = None) -> "asyncio.Future[Taken | Refusal]":
-        """Hand in an event without waiting; the run takes it in its turn, once it has been started. The future has the outcome."""
+        """Offer an event without waiting; the run takes it in its turn, once it has been started. The future has the outcome."""
         answer: asyncio.Future[Taken | Refusal] = asyncio.get_running_loop().create_future()
         self._offers.append((occurrence, at, answer))
         return answer
@@ -285,7 +285,7 @@ class TemporalHandle(RunHandle):
             answer = await _send_aloud(self._runs, self.id, message)
         except ApplicationError as refusal:
             answer = refusal.details[0]
-        except UnknownRunError:  # its workflow has ended meanwhile
+        except UnknownRunError:  # its workflow has ended in the meantime
             reader = await self.look()
             return _refused_by_end(reader.run, occurrence, at)
         self._wait_s = _FIRST_LOOK_S
@@ -300,19 +300,19 @@ class TemporalHandle(RunHandle):
         self.watchers.wake()
 
     async def let_go(self) -> None:
-        """Follow the run no longer; it goes on by itself."""
+        """Stop following the run; it continues by itself."""
         await _end(self._begin_task, self._show_task)
         self._is_let_go = True
         self._runs._held_runs.pop(self.id, None)  # noqa: SLF001
         self.watchers.wake()
 
     def release(self, rest: Rest | None = None) -> bool:  # noqa: ARG002  (the interface)
-        """Do nothing: a run on Temporal has no holder."""
+        """Do nothing, because a run on Temporal has no holder."""
         return True
 
 
 async def _end(*tasks: asyncio.Task[None] | None) -> None:
-    """Cancel tasks, and wait until they have ended. One that has ended may be of another thread's loop, which is closed."""
+    """Cancel tasks, and wait until they have ended. One that has ended may belong to another thread's loop, which is closed."""
     for task in tasks:
         if task is not None and not task.done():
             task.cancel()
@@ -320,12 +320,12 @@ async def _end(*tasks: asyncio.Task[None] | None) -> None:
 
 
 async def _send_aloud(runs: "TemporalRuns", run_id: str, message: Json) -> Json:
-    """Send an event, and return its outcome; say meanwhile which worker has to be started for that, if one has to be."""
+    """Send an event, and return its outcome; while waiting, report which worker must be started, if any."""
     task = asyncio.ensure_future(runs.link.wait(runs.store.update(run_id, payloads.SEND, message)))
     watch = _WorkerWatch()
     try:
         while not (await asyncio.wait({task}, timeout=_PATIENT_S))[0]:
-            with suppress(StoreError):  # no worker answers: then the next one takes the event
+            with suppress(StoreError):  # no worker answers; the next one takes the event
                 await watch.check(runs, run_id)
     finally:
         task.cancel()
@@ -333,22 +333,22 @@ async def _send_aloud(runs: "TemporalRuns", run_id: str, message: Json) -> Json:
 
 
 def _resumption(how: Json, occurrences: list[Json], *, moves: bool) -> Json:
-    """Return how a run goes on, with events; on the queue that it had before, unless this `moves` it: who sends an event does not."""
+    """Return how a run continues, with events; on its old queue, unless this `moves` it (sending an event does not)."""
     queue = how["queue" if moves else "queue_before"]
     return {**how, "queue": queue, "occurrences": occurrences}
 
 
 def _refused_by_end(run: Run, occurrence: Occurrence, at: str | None) -> Refusal:
-    """Return the refusal of an event by a finished run, of which nothing is recorded."""
+    """Return the refusal of an event by a finished run; it is not recorded."""
     event = FromOutside(Bindings({})).read(run, occurrence, at)
     after, _ = run.feed(event, at=at, at_ms=run.read_ms)
     outcome = outcome_of_last(after, run.configuration, event)
-    assert isinstance(outcome, Refusal), "a finished run takes nothing"
+    assert isinstance(outcome, Refusal), "a finished run takes no events"
     return outcome
 
 
 def _empty_run(start: StartPayload) -> Run:
-    """Return a run as it is before its workflow has begun."""
+    """Return a run in the state before its workflow has begun."""
     machine, digest = recorded_machine(start.text, start.parameters)
     return begin(machine, start.run, digest=digest, settings=start.settings, at_ms=round(time.time() * 1000))[0]
 
@@ -366,7 +366,7 @@ async def _begin_workflow(runs: "TemporalRuns", start: StartPayload) -> None:
 
 
 async def _rest_for(effect: EffectAtWork, part: TemporalHandle) -> Rest:
-    """Wait until a part rests, and its timers that were due when the effect began have rung."""
+    """Wait until a part rests and its timers that were due when the effect began have rung."""
     await part.exists()
     while True:
         reader = await part.look()
@@ -378,7 +378,7 @@ async def _rest_for(effect: EffectAtWork, part: TemporalHandle) -> Rest:
 
 
 async def _send_to_part(whole: TemporalHandle, place: str, occurrence: Occurrence) -> Taken | Refusal:
-    """Send an event to the part in a place, and wait until the run around it has heard that the part took it."""
+    """Send an event to the part in a place, and wait until the run around it knows that the part took it."""
     part_id, _, at = place.rpartition("@")
     before = await whole.look()
     outcome = await whole.another(part_id).hand(occurrence, at)

@@ -1,10 +1,10 @@
 """Runs on Temporal: the entry point of `dsa.runs`, where a server keeps the runs, workflows drive them and workers perform their effects.
 
-`open_runs("temporal://HOST:PORT/NAMESPACE")` makes a `TemporalRuns`. What it reads are answers of workflows, whose state is the only one: nothing
+`open_runs("temporal://HOST:PORT/NAMESPACE")` makes a `TemporalRuns`. It reads answers of workflows, whose state is the only one: nothing
 is kept here that could be lost.
 
 A run whose bindings other processes can find has its effects performed by any worker (`dsa work --runs temporal://..`), or, with `?queue=NAME` in the
-address, by the workers of that name, on the machine that has what the effects need. Bindings that are objects of this process are known here alone, so
+address, by the workers of that queue, on the machine with what the effects need. Bindings that are objects of this process are known only here, so
 such a run has a task queue of this process for its effects, and workflows are driven here as well.
 """
 
@@ -50,11 +50,11 @@ from dsa.temporal.story_pages import PageWorkflow
 from dsa.temporal.story_store import StoryReader, TemporalStore
 from dsa.temporal.temporal_handle import TemporalHandle
 
-#: What every worker of a namespace drives, and what it keeps no memory of.
+#: The workflows that every worker of a namespace drives, and those that it does not remember.
 WORKFLOWS, PAGE_WORKFLOWS = (RunWorkflow,), (PageWorkflow,)
 #: The time between two looks of a worker at the runs that it works for, in seconds.
 _EVERY_S = 0.2
-#: The longest that a worker is waited for when the process ends, in seconds.
+#: The longest wait for a worker when the process ends, in seconds.
 _LAST_S = 3.0
 #: The longest time between two looks at one run, in seconds.
 _LONGEST_S = 30.0
@@ -95,11 +95,11 @@ class TemporalRuns(BoundRuns):
         self._log = LedgerLog()
         self._options = Options()
         self._require_allowed: Callable[[MachineEntry], None] = lambda _first: None
-        #: The number of history events after which runs begun here go on in a new execution; None: when the server suggests it.
+        #: The number of history events after which runs begun here continue in a new execution; None: when the server suggests it.
         self.most_events: int | None = None
-        #: The runs whose effects were performed here lately.
+        #: The runs whose effects were recently performed here.
         self.active_runs: dict[str, NextLook] = {}
-        #: What is held while a module is imported for a run.
+        #: The lock that is held while a module is imported for a run.
         self.imports = asyncio.Lock()
         #: The runs whose bindings this process cannot have, and why.
         self.unbound_runs: dict[str, str] = {}
@@ -112,7 +112,7 @@ class TemporalRuns(BoundRuns):
     async def close(self, *, interrupts: bool = False) -> None:
         """Stop the workers of this process, and interrupt the runs that it has begun if a person wants that; then close the link.
 
-        A run cannot be interrupted while no worker answers: it goes on with the next one, and its id is in `uninterrupted_ids`.
+        A run cannot be interrupted while no worker answers: it continues with the next one, and its id is in `uninterrupted_ids`.
         """
         for run_id in reversed(tuple(self._held_runs)) if interrupts else ():
             await _interrupt_last(self, run_id)
@@ -141,9 +141,9 @@ class TemporalRuns(BoundRuns):
         return TemporalHandle(self, run_id, on_moment, start=start, binding=binding)
 
     def _queue_of(self, run_id: str) -> str:
-        """Return the task queue for the effects of a run: that of this process, if its bindings are known here alone."""
+        """Return the task queue for the effects of a run: that of this process, if its bindings are known only here."""
         effect = effect_at_work()
-        if effect is not None and whole_of(run_id):  # a part is worked on where its whole is
+        if effect is not None and whole_of(run_id):  # the work on a part is done where its whole is
             return effect.queue
         return self._queue if run_id in self._sources else self.link.effect_queue
 
@@ -184,7 +184,7 @@ class TemporalRuns(BoundRuns):
             return TemporalHandle(self, run_id, on_moment)  # events can be sent: its worker has what its bindings need
         self._bind_part(run_id, setup)
         if goes_on and not changes:
-            return TemporalHandle(self, run_id, on_moment, binding=setup.binding)  # it goes on by itself
+            return TemporalHandle(self, run_id, on_moment, binding=setup.binding)  # it continues by itself
         how = {
             **_resumption_to_json(resumption, setup),
             "queue": queue,
@@ -194,7 +194,7 @@ class TemporalRuns(BoundRuns):
         return TemporalHandle(self, run_id, on_moment, how=how, binding=setup.binding)
 
     def attach(self, run_id: str) -> "TemporalHandle":
-        """Return the handle of a run that goes on by itself."""
+        """Return the handle of a run that continues by itself."""
         handle = self._handles.get(run_id)
         return handle if isinstance(handle, TemporalHandle) else TemporalHandle(self, run_id)
 
@@ -212,9 +212,9 @@ class TemporalRuns(BoundRuns):
         return await self.attach(run_id).hand(Occurrence(event, verdicts or {}, data=data), at)
 
     def post(self, run_id: str, occurrence: Occurrence, at: str | None = None, options: Options | None = None) -> str:  # noqa: ARG002
-        """Raise StoreError: a run on Temporal has no inbox, and takes what is sent at once. Raises TypeError for a place that is not a string."""
+        """Raise StoreError, because a run on Temporal has no inbox and takes events at once. Raises TypeError for a place that is not a string."""
         require_place(at)
-        raise StoreError(f"run {run_id} has no inbox: Temporal takes what is sent at once")
+        raise StoreError(f"run {run_id} has no inbox: on Temporal events are taken at once")
 
     def branch(self, run_id: str, length: int, new_id: str = "") -> str:
         """Make a run that begins as another one did, as `Runs.branch` does."""
@@ -227,7 +227,7 @@ class TemporalRuns(BoundRuns):
         await self.link.wait(self.store.update(run_id, payloads.INTERRUPT))
 
     async def remove(self, run_id: str) -> None:
-        """Remove a run: what the server has of it. Raises UnknownRunError, and HeldError for a run that goes on by itself."""
+        """Remove a run from the server. Raises UnknownRunError, and HeldError for a run that continues by itself."""
         await self.link.wait(self.store.remove(run_id))
         self._held_runs.pop(run_id, None)
 
@@ -239,7 +239,7 @@ class TemporalRuns(BoundRuns):
         return await self.link.wait(self.store.count())
 
     async def look(self, run_id: str, *, after: int = 0) -> RunNews:
-        """Return how a run stands, and its entries after the first `after`. Raises UnknownRunError, StoreError."""
+        """Return the status of a run, and its entries after the first `after`. Raises UnknownRunError, StoreError."""
         reader = await self.link.wait(self.store.look_at(run_id))
         return RunNews(reader.summary, reader.entries[after:], reader.text, is_driven=reader.is_driven)
 
@@ -259,13 +259,13 @@ class TemporalRuns(BoundRuns):
     async def work_for_all(
         self, options: Options, require_allowed: Callable[[MachineEntry], None], at_once: int
     ) -> None:
-        """Drive workflows, and perform the effects of one queue, `at_once` side by side: of runs whose bindings can be found by their names."""
+        """Drive workflows, and perform the effects of one queue, `at_once` at the same time, for runs whose bindings can be found by their names."""
         self._loop, self._options, self._require_allowed = asyncio.get_running_loop(), options, require_allowed
-        import_kinds()  # before there is work: the slots of the first effects would wait for it
+        import_kinds()  # before there is work, because the slots of the first effects would wait for it
         await _begin_work(self, self.link.effect_queue, at_once)
 
     def forget(self, run_id: str) -> None:
-        """Forget what is known here of a run that rests: it may never come back to this worker."""
+        """Forget what is known here of a run that rests, because it may never come back to this worker."""
         self.active_runs.pop(run_id, None)
         bindings = self._known_bindings.pop(run_id, None)
         if bindings is not None and run_id not in self._handles:
@@ -274,12 +274,12 @@ class TemporalRuns(BoundRuns):
             self.store.forget(run_id)
 
     async def work_here(self) -> None:
-        """Drive workflows, and perform the effects of runs whose bindings are known here alone."""
+        """Drive workflows, and perform the effects of runs whose bindings are known only here."""
         self._loop = asyncio.get_running_loop()
         await _begin_work(self, self._queue)
 
     async def look_at(self, run_id: str, digest: str) -> RunCopy:
-        """Return what is known of a run, in the worker's loop, as `Workplace.look_at` does. Raises BindingError for what this worker may not read."""
+        """Return what is known of a run, in the worker's loop, as `Workplace.look_at` does. Raises BindingError for documents and modules that this worker may not read."""
         reader, bindings = self.store.reader_so_far(run_id), self._known_bindings.get(run_id)
         if not reader.entries or bindings is None or bindings.digest != digest:
             reader = await self.store.look_at(run_id)
@@ -290,12 +290,12 @@ class TemporalRuns(BoundRuns):
         )
 
     async def own_queue(self) -> str:
-        """Perform effects of the queue of this process, too; return its name."""
+        """Also perform effects of the queue of this process; return its name."""
         await self.link.work_on(self._queue, EffectActivities(self).all)
         return self._queue
 
     async def in_policy_loop(self, work: Coroutine[Any, Any, Json]) -> Json:
-        """Do work in the loop in which this entry point is used, and wait for it in the worker's."""
+        """Do work in the loop in which this entry point is used, and wait for it in the worker's loop."""
         assert self._loop is not None, "a worker has been started"
 
         async def work_with_parts() -> Json:
@@ -321,7 +321,7 @@ class TemporalRuns(BoundRuns):
 
 @attrs.frozen
 class NextLook:
-    """When a worker looks next at a run whose effects it performs, by its own clock, and after how many seconds."""
+    """The time when a worker next looks at a run whose effects it performs, by its own clock, and the interval in seconds."""
 
     at_s: float
     after_s: float
@@ -332,7 +332,7 @@ class NextLook:
         return cls(time.monotonic() + _EVERY_S, _EVERY_S)
 
     def later(self) -> "NextLook":
-        """Return the next look: each after twice the time, at most half a minute."""
+        """Return the next look: after twice the time, at most half a minute."""
         after_s = min(_LONGEST_S, 2 * self.after_s)
         return NextLook(time.monotonic() + after_s, after_s)
 
@@ -343,7 +343,7 @@ class NextLook:
 
 
 async def _interrupt_last(runs: TemporalRuns, run_id: str) -> None:
-    """Interrupt a run if it goes on by itself and a worker answers soon."""
+    """Interrupt a run if it continues by itself and a worker answers soon."""
     try:
         async with asyncio.timeout(_LAST_S):
             if (await runs.link.wait(runs.store.look_at(run_id))).is_driven:
@@ -368,7 +368,7 @@ async def _begin_work(runs: TemporalRuns, queue: str, at_once: int | None = None
 async def _bind_again(runs: TemporalRuns, reader: StoryReader, digest: str) -> KnownBindings:
     """Bind a run that was read, as it was started, unless that is done. Raises BindingError, and lets its entry point remember why.
 
-    A module may take long to import. Meanwhile the worker's loop says of other effects that they are alive; one module is imported at a time.
+    A module may take long to import. Meanwhile the worker's loop sends heartbeats for other effects; one module is imported at a time.
     """
     run_id, record, how = reader.run_id, record_of(reader.stored_run), runs._options  # noqa: SLF001  (its own worker)
     text, bind = text_of(reader.text, reader.entries), runs._setup_again  # noqa: SLF001
@@ -388,7 +388,7 @@ async def _bind_again(runs: TemporalRuns, reader: StoryReader, digest: str) -> K
 
 
 def _queue_again(queue: str, reader: StoryReader) -> str:
-    """Return the task queue of a run that goes on: it keeps its own, unless the address names another."""
+    """Return the task queue of a run that continues: it keeps its own, unless the address names another."""
     return reader.queue if queue == QUEUE and not reader.queue.startswith(PROCESS_QUEUE) else queue
 
 
@@ -399,7 +399,7 @@ def _interrupted_reader(runs: TemporalRuns, run_id: str) -> StoryReader:
 
 
 def _about_machine(setup: RunSetup) -> Json:
-    """Return what a workflow has to know about a machine and its bindings, as fields of `StartPayload`."""
+    """Return what a workflow needs to know about a machine and its bindings, as fields of `StartPayload`."""
     binding = setup.binding
     return {
         "text": setup.text,
@@ -412,7 +412,7 @@ def _about_machine(setup: RunSetup) -> Json:
 
 
 def _start_of_branch(reader: StoryReader, length: int, new_id: str) -> StartPayload:
-    """Return the start of a run that begins as the one that was read. Raises BranchError."""
+    """Return the start of a run that begins like the one that was read. Raises BranchError."""
     assert reader.start is not None, "it was read"
     new = branch_of(reader.stored_run, length, own_or_new_id(new_id, record_of(reader.stored_run).first.name))
     artifacts = StoredArtifacts()
@@ -422,7 +422,7 @@ def _start_of_branch(reader: StoryReader, length: int, new_id: str) -> StartPayl
 
 
 def _resumption_to_json(resumption: Resumption, setup: RunSetup) -> Json:
-    """Return the settings with which a run goes on, and what a person decides and answers."""
+    """Return the settings with which a run continues, and a person's decisions and answers."""
     return {
         "settings": setup.binding.secrets.value(dict(setup.settings)),
         "decisions": dict(resumption.decisions),
@@ -441,13 +441,13 @@ def _answer_to_json(answer: Occurrence | Step) -> Json:
 
 
 class TemporalWorker(Worker):
-    """A worker of a namespace: it drives workflows, and performs effects of runs of all machines. Raises DsaError if it is to choose one."""
+    """A worker of a namespace: it drives workflows, and performs effects of runs of all machines. Raises DsaError if it should serve only one."""
 
     def __init__(self, runs: TemporalRuns, *, machine: str | None = None, **how: Any) -> None:  # noqa: ANN401  (as `Worker` takes it)
         if machine is not None:
             raise DsaError(
-                f"a worker on Temporal cannot choose the runs of {machine}, as one of a folder does; begin them with ?queue=NAME behind the address, "
-                "and give their worker the same"
+                f"a worker on Temporal cannot choose the runs of {machine}, as one of a folder does; begin them with ?queue=NAME after the address, "
+                "and start their worker with the same address"
             )
         super().__init__(runs, **how)
         self._temporal_runs = runs
@@ -455,7 +455,7 @@ class TemporalWorker(Worker):
     async def take_up(self, *, once: bool = True) -> AsyncIterator[TakeUp]:
         """Work; yield a `TakeUp` for each run that this worker has performed effects of, whenever it rests.
 
-        With `once`, end when no run is under way whose effects are for this worker; else go on for ever.
+        With `once`, end when no run is under way whose effects are for this worker; otherwise go on for ever.
         """
         runs, known_obstacles = self._temporal_runs, dict[str, str]()
         runs.link.on_span = self.on_span
@@ -469,7 +469,7 @@ class TemporalWorker(Worker):
             for run_id, look in tuple(runs.active_runs.items()):
                 take_up = await self._take_up_of(run_id) if look.is_due else None
                 if take_up is not None:
-                    if runs.active_runs.get(run_id) is look:  # else an effect has begun meanwhile
+                    if runs.active_runs.get(run_id) is look:  # otherwise an effect has begun in the meantime
                         runs.forget(run_id)
                     if not whole_of(run_id):
                         yield take_up
@@ -480,7 +480,7 @@ class TemporalWorker(Worker):
             await asyncio.sleep(_EVERY_S)
 
     async def _has_more(self) -> bool:
-        """Return whether a run is under way whose effects are for this worker: one for a certain machine may wait for that one for long."""
+        """Return whether a run is under way whose effects are for this worker. An effect for a certain machine may wait long for that machine."""
         runs = self._temporal_runs
         readers = [runs.store.reader_so_far(each.run) for each in await runs.list(status="under way")]
         return any(
@@ -488,15 +488,15 @@ class TemporalWorker(Worker):
         )
 
     async def _take_up_of(self, run_id: str) -> TakeUp | None:
-        """Return what to say about a run whose effects were performed here; None while it goes on."""
+        """Return the report on a run whose effects were performed here; None while it goes on."""
         runs = self._temporal_runs
         try:
             if await runs.link.wait(runs.store.is_at_rest(run_id)):
                 handle = runs.attach(run_id)
-                reader = await handle.look()  # not `rest`: the run may have gone on for hours, and others would wait
+                reader = await handle.look()  # not `rest`: the run may go on for hours, and others would wait
                 return None if reader.rest is None else TakeUp(run_id, handle.rest_of(reader))
         except UnknownRunError:
             return TakeUp(run_id, fault="it was removed")
         except StoreError as error:
-            runs.link.note_once(f"{error}; this worker goes on when it can")
+            runs.link.note_once(f"{error}; this worker continues when it can")
         return None

@@ -185,7 +185,7 @@ class Lockstep:
             self._disagree(f"the state {when}", self.configuration.state, view.state, result)
         for name, value in view.values.items():
             if name not in expected_view.values:
-                raise KeyError(f"view shows '{name}', which is no variable of {self.machine.name}")
+                raise KeyError(f"view shows '{name}', which is not a variable of {self.machine.name}")
             expected_value = expected_view.values[name]
             if value != expected_value or isinstance(value, bool) is not isinstance(expected_value, bool):
                 self._disagree(f"{name} {when}", show_value(expected_value), show_value(value), result)

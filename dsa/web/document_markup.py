@@ -1,7 +1,7 @@
-"""The document as written, where each finding, verdict and further note stands below the line that it speaks of; and its diagram.
+"""The document as written, with each finding, verdict and note below the line that it is about; and its diagram.
 
-The diagram is markup, with classes for where a run is and was. It is drawn once, by a program of its own, beside the work of the page: pages show their other
-parts meanwhile.
+The diagram is markup, with classes for where a run is and was. It is drawn once, by a program of its own, in parallel with the page: pages show their other
+parts in the meantime.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from dsa.web.markup import EMPTY, Markup, badge, drawing, join, message, prose, 
 
 #: The most lines of a document that a page shows, and the most findings that are listed above it.
 _MOST_LINES, _MOST_ITEMS = 3_000, 20
-#: The characters of a cell that stays on one line, and of one that gets some width of its own.
+#: The most characters of a cell that stays on one line, and the number from which a cell gets extra width.
 _SHORT_CELL, _LONG_CELL = 14, 40
 
 
 @attrs.frozen
 class DocumentVerdicts:
-    """What is known of a document: its reading, the result of the check once there is one, and further notes by their lines."""
+    """The knowledge about a document: its reading, the result of the check once there is one, and further notes by their lines."""
 
     document_reading: DocumentReading
     report: CheckReport | None = None
@@ -46,7 +46,7 @@ def all_findings(document: DocumentReading, report: CheckReport | None) -> tuple
 
 
 def overview(document: DocumentReading, report: CheckReport | None) -> Markup | None:
-    """Return a list of what is wrong, each with a link to its line; None if nothing is."""
+    """Return a list of the faults, each with a link to its line; None if there are none."""
     properties, own = report.properties if report else (), own_path(document.machine)
     items: list[tuple[str, Markup | str | None, str]] = [
         (each.verdict, line_link(each.claim.span, own) if each.claim else _link(each.line), each.text)
@@ -67,7 +67,7 @@ def overview(document: DocumentReading, report: CheckReport | None) -> Markup | 
 
 
 def own_path(machine: Machine | None) -> str | None:
-    """Return the path of the document that a machine was read from: of a spec its own, not that of its machine. None for a machine built in Python."""
+    """Return the path of the document that a machine was read from; for a spec, the spec's own path. None for a machine built in Python."""
     if machine is None:
         return None
     rows = machine.span.path if machine.span else None
@@ -76,7 +76,7 @@ def own_path(machine: Machine | None) -> str | None:
 
 
 def line_link(span: Span | None, path: str | None) -> Markup | str | None:
-    """Return a link to a line of the document of this path; for a line of another document, its name."""
+    """Return a link to a line of the document with this path; for a line of another document, its name."""
     if span is None:
         return None
     return _link(span.line) if span.path == path else f"{span.path}:{span.line}"
@@ -87,7 +87,7 @@ def _link(line: int) -> Markup:
 
 
 def _last_row_markup(result: PropertyResult, row: Markup | str) -> Markup | None:
-    """Return what the counterexample of a violated property does with the row at its end; None where it has no row. `row` names the row."""
+    """Return what the counterexample of a violated property does with the row at its end; None if it has no row. `row` names the row."""
     if result.verdict != "VIOLATED" or result.trace is None or not result.trace.steps:
         return None
     count = len(result.trace.steps)
@@ -97,7 +97,7 @@ def _last_row_markup(result: PropertyResult, row: Markup | str) -> Markup | None
     if result.loop == count:
         return join(ends, "; then nothing happens, for ever")
     where = f"where it was after step {result.loop}" if result.loop else "its start"
-    return join("with ", row, f", in step {count}, the counterexample comes back to {where}, and goes round for ever")
+    return join("with ", row, f", in step {count}, the counterexample returns to {where}, and repeats for ever")
 
 
 # -- the document as written -----------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def _last_row_markup(result: PropertyResult, row: Markup | str) -> Markup | None
 
 @attrs.frozen
 class _LineNotes:
-    """The notes of a document by their lines, those about other documents, the lines of the rows that a counterexample ends with, and the lines shown so far."""
+    """The notes of a document by their lines, those about other documents, the lines of the rows with which a counterexample ends, and the lines shown so far."""
 
     below: dict[int, list[Markup]] = attrs.field(factory=dict)
     elsewhere: list[Markup] = attrs.field(factory=list)
@@ -117,7 +117,7 @@ class _LineNotes:
         self.below.setdefault(line, []).extend(notes)
 
     def take(self, line: int) -> list[Markup]:
-        """Return the notes below a line that is shown now."""
+        """Return the notes below a line that is being shown."""
         self.lines_shown.add(line)
         return self.below.get(line, [])
 
@@ -127,7 +127,7 @@ class _LineNotes:
 
 
 def document_markup(text: str, verdicts: DocumentVerdicts, address: str) -> Iterator[Markup]:
-    """Yield a document block by block, with findings and verdicts below the lines that they speak of."""
+    """Yield a document block by block, with findings and verdicts below the lines that they are about."""
     document = read_markdown(text, "")
     notes = _notes(verdicts, len(document.lines), address)
     if notes.elsewhere:
@@ -196,7 +196,7 @@ def _cell(text: str) -> Markup:
 
 
 def _paragraphs(blocks: Iterable[Block], notes: _LineNotes) -> Iterator[Markup]:
-    """Yield paragraphs: lines that follow each other are one."""
+    """Yield paragraphs: consecutive lines form one."""
     cells = [block.text for block in blocks if isinstance(block, ParagraphLine)]
     for _, pairs in groupby(enumerate(cells), key=lambda each: each[1].line - each[0]):
         lines = [cell for _, cell in pairs]
@@ -246,7 +246,7 @@ def _finding(finding: Diagnostic, where: str = "") -> Markup:
 
 @attrs.frozen
 class _VerdictPlace:
-    """Where a verdict stands: the path of the document, the id of its counterexample, and the address of the page; empty without a server."""
+    """The place of a verdict: the path of the document, the id of its counterexample, and the address of the page; empty without a server."""
 
     path: str | None
     id: str
@@ -254,7 +254,7 @@ class _VerdictPlace:
 
 
 def _last_row(result: PropertyResult, place: _VerdictPlace) -> Markup:
-    """Return the note below the row that a counterexample ends with."""
+    """Return the note below the row with which a counterexample ends."""
     link = tag("a", "Counterexample", href=f"#{place.id}")
     words = tag("p", badge(result.verdict), " ", result.text, ": ", _last_row_markup(result, "this row"))
     return tag("div", words, tag("p", link), class_="note")
@@ -283,7 +283,7 @@ def _verdict(result: PropertyResult, place: _VerdictPlace) -> Markup:
 
 @attrs.frozen
 class TraceView:
-    """A trace to open: a word for it, its steps, of which those from `loop` on go on for ever, and the id of its table."""
+    """A trace to open: a word for it, its steps (those from `loop` on repeat for ever), and the id of its table."""
 
     word: str
     trace: Trace
@@ -291,7 +291,7 @@ class TraceView:
     id: str = ""
 
     def markup(self, path: str | None, address: str) -> Markup:
-        """Return the trace as a table, for the document of this path, with a link that walks through it at an address."""
+        """Return the trace as a table, for the document with this path, with a link that walks through it at an address."""
         trace = self.trace
         rows = [
             tag("tr", tag("td", "0"), tag("td", "start"), tag("td", trace.state), tag("td", show_values(trace.values)))
@@ -327,9 +327,9 @@ class TraceView:
 
 # -- the diagram -----------------------------------------------------------------------------------------------------------
 
-#: The seconds that a page waits for its diagram before it is shown without.
+#: How long a page waits for its diagram before it is shown without one, in seconds.
 _PATIENCE_S = 0.25
-#: The text in the place of a diagram that is not drawn yet.
+#: The text in place of a diagram that is not drawn yet.
 DRAWING = tag("p", "The diagram is being drawn.", class_="hint")
 
 
@@ -342,12 +342,12 @@ def diagram(machine: Machine, marks: Mapping[str, str] | None = None) -> Markup:
     """Return the diagram of a machine, or why it cannot be drawn; `marks` are classes of its nodes."""
     try:
         return drawing(_svg(dot(machine)), f"Diagram of {machine.name}", marks)
-    except (DsaError, SyntaxError) as fault:  # a SyntaxError: what was drawn is not XML
+    except (DsaError, SyntaxError) as fault:  # a SyntaxError: the drawing is not XML
         return tag("p", f"The diagram cannot be drawn: {fault}", class_="message")
 
 
 def picture_marks(machine: Machine, lines: Sequence[int], states: Sequence[str]) -> dict[str, str]:
-    """Return the classes of a diagram's nodes after rows of these lines were taken through these states, the last of which is the present one."""
+    """Return the classes of a diagram's nodes after the rows of these lines led through these states, the last of which is the present one."""
     from_lines = arrows_by_line(machine)
     marks = {from_lines[line]: "past" for line in lines if line in from_lines}
     boxes = [_box(machine, each) for each in states]
@@ -356,7 +356,7 @@ def picture_marks(machine: Machine, lines: Sequence[int], states: Sequence[str])
 
 
 def _box(machine: Machine, state: str) -> str:
-    """Return the name of a state's box in the diagram: in that of a Steps document, its step."""
+    """Return the name of a state's box in the diagram; for a Steps document, its step."""
     step = state.rpartition(".")[2]
     return step if any(each.name == step for each in machine.steps) else state
 
@@ -370,7 +370,7 @@ def arrows_by_line(machine: Machine) -> dict[int, str]:
 
 
 class MachineDrawing:
-    """The diagram of the newest machine, for a page that does not wait for it. `tell` is called when it is there.
+    """The diagram of the newest machine, for a page that does not wait for it. `tell` is called when it is ready.
 
     One diagram is drawn at a time: while a document changes fast, those in between are left out.
     """
@@ -388,7 +388,7 @@ class MachineDrawing:
         return self._machine is not None and self._machine_drawn is self._machine
 
     def draw(self, machine: Machine | None) -> None:
-        """Draw a machine from now on; None: nothing. The diagram before stays until the new one is there."""
+        """Draw a machine from now on; None means nothing. The previous diagram stays until the new one is ready."""
         if machine is self._machine:
             return
         self._machine = machine
@@ -400,7 +400,7 @@ class MachineDrawing:
             self._task = asyncio.create_task(self._follow())
 
     async def wait(self) -> None:
-        """Wait for the diagram for a moment: most are there at once, and a page with its diagram does not jump."""
+        """Wait for the diagram for a moment: most are ready at once, and a page with its diagram does not jump."""
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=_PATIENCE_S)
 

@@ -1,6 +1,6 @@
-"""Evidence: what holds for all values of the parameters and why, and which small faults of a machine nothing notices, as markup.
+"""Evidence: what holds for all values of the parameters and why, and which small faults of a machine are not noticed, as markup.
 
-The work is that of `dsa prove` and `dsa mutate`, in a thread, so that a person can stop it. Mutants are judged one by one: processes of their own could
+The work is that of `dsa prove` and `dsa mutate`, in a thread, so that a person can stop it. Mutants are judged one by one: separate processes could
 not be stopped, and would hold the server's port.
 """
 
@@ -28,7 +28,7 @@ _MOST_LEMMAS = 50
 
 
 def survivors(machine: Machine, work: StoppableWork[WorkFindings]) -> WorkFindings:
-    """Judge the small faults of a machine. Raises ValueError for a machine that does not itself pass."""
+    """Judge the small faults of a machine. Raises ValueError for a machine that does not pass itself."""
     prove_never = prover(machine) if find_spec("z3") else None
     limits = limits_until(MAX_STATES, NO_LIMIT_S, work.clock)
     report_progress = lambda done_count, every: work.tell(f"judging: {done_count} of {every} mutants")  # noqa: E731
@@ -57,7 +57,7 @@ def _survivor(one: MutantResult) -> Markup:
 
 
 def proofs(machine: Machine, work: StoppableWork[WorkFindings]) -> WorkFindings:
-    """Prove what a machine must do, and its properties. Raises DsaError without z3."""
+    """Prove what every machine must do, and the machine's properties. Raises DsaError without z3."""
     tell = lambda claim: work.tell(f"proving: {claim}")  # noqa: E731
     report = prove(machine, time_limit_s=NO_LIMIT_S, clock=work.clock, progress=tell)
     obligations = (*report.obligations, *filter(None, [report.rest]))
@@ -77,7 +77,7 @@ def proofs(machine: Machine, work: StoppableWork[WorkFindings]) -> WorkFindings:
 def _proof(proof: Proof, report: ProofReport, address: str) -> Markup:
     """Return a proof: its verdict for all values of the parameters, what it rests on, and the evidence to open."""
     facts = [
-        f"{proof.idle} was never met at small values: does it say what you mean?" if proof.idle else "",
+        f"{proof.idle} never happened at small values: does it say what you mean?" if proof.idle else "",
         f"{proof.verdict} if {proof.condition}" if proof.condition else "",
         *(f"assumed: {assumption}" for assumption in proof.assumptions),
         f"at {show_values(proof.values)}" if proof.values else "",
@@ -119,7 +119,7 @@ def _evidence(evidence: Evidence, report: ProofReport) -> Markup:
         texts = [(place, ", ".join(map(unparse, rank))) for place, rank in enumerate(evidence.ranks) if rank]
         ranks = [tag("li", tag("code", text), f" in {_place(report, place)}") for place, text in texts[:_MOST_LEMMAS]]
     if not lemmas and not ranks:
-        return EMPTY  # the rows alone keep it
+        return EMPTY  # the rows alone preserve it
     counts = [
         *([plural(len(evidence.lemmas), "lemma")] if lemmas else []),
         *([f"a rank that falls, in {plural(len(ranks), 'place')}"] if ranks else []),

@@ -1,7 +1,7 @@
-"""The explorer: a walk through a machine, event by event. Every place has its address, and `step` decides where each event leads.
+"""The explorer: a walk through a machine, event by event. Every place has an address, and `step` decides where each event leads.
 
 The address has the events so far (`do`) and the values of parameters (`p.NAME`). Only events that are offered at a place are taken, so an address
-cannot lead anywhere that the machine does not. A walk may begin with what a run has recorded: `at` is the number of rows that it had taken.
+cannot lead anywhere that the machine does not lead. A walk may begin with the record of a run: `at` is the number of rows that it had taken.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ async def _show_run(request: Request) -> Response:
     if feed.machine is None:
         return _refusal("This run's document is not a machine for this release of dsa.", feed.id, the_run)
     if any(isinstance(entry, ChangeEntry) for entry in feed.entries):
-        fault = "The table of this run was changed on the way, so no one machine walks all of it."
+        fault = "The table of this run was changed during the run, so no single machine can walk through all of it."
         return _refusal(fault, feed.id, the_run)
     records = event_records(feed.entries)
     run_occurrences = tuple(each.occurrence for each in records if isinstance(each.outcome, RowEntry))
@@ -77,7 +77,7 @@ async def _show_run(request: Request) -> Response:
 
 
 def _address_of(text: str, documents: Sequence[WatchedDocument]) -> str | None:
-    """Return the address of the open document that has this text; None if no file has it now."""
+    """Return the address of the open document that has this text; None if no file has it any more."""
     return next((each.address for each in documents if each.has(text)), None)
 
 
@@ -166,7 +166,7 @@ def _row(view: RowView, place: WalkPlace) -> Markup:
     if span is not None and place.lines is not None:
         link = tag("a", link, href=f"{place.lines}#line{span.line}")
     elif span is not None and place.occurrences is None:
-        link = f"{span.path}:{span.line}"  # of a spec: its rows are those of another document
+        link = f"{span.path}:{span.line}"  # for a spec: its rows are those of another document
     false = join(" false: ", [tag("code", text, " ") for text in wrong]) if wrong else None
     return tag(
         "li",

@@ -1,6 +1,6 @@
-"""The page of a machine: its file with diagram, checks, proofs and mutants, how far the work on them is, and the buttons that begin and stop it.
+"""The page of a machine: its file with diagram, checks, proofs and mutants, the progress of the work on them, and the buttons that start and stop it.
 
-When a file changes, it is read again, drawn, and checked in a thread. Proofs and mutants are worked out when a person asks for them. Pages wait for the
+When a file changes, it is read again, drawn, and checked in a thread. Proofs and mutants are computed when a person asks for them. Pages wait for the
 next version of the fragments.
 """
 
@@ -42,14 +42,14 @@ from dsa.web.markup import (
 
 #: The time between two looks at a file, and between two reports of progress, in seconds.
 _LOOK_S = 0.25
-#: The time limit of work that nobody stops: none, but a clock can go beyond it.
+#: The time limit of work: practically none, but the clock of stopped work goes beyond it.
 NO_LIMIT_S = 1e9
-#: The most properties that a list of documents names of one.
+#: The most properties that a list of documents names for one document.
 _MOST_NAMES = 5
-#: What a page says of a file that cannot be read.
-_WAITS = "This page goes on by itself once the file is there and can be read. For another file, start `dsa web` with its name."
-#: What a page says of a check that a person has stopped: its findings speak of the time limit.
-_STOP_NOTE = "This check was stopped before its end. What it has not looked at is UNKNOWN; the time limit in its findings is this stop."
+#: The text of a page about a file that cannot be read.
+_WAITS = "This page continues by itself once the file exists and can be read. For another file, start `dsa web` with its name."
+#: The text of a page about a check that a person has stopped: its findings mention the time limit.
+_STOP_NOTE = "This check was stopped before its end. What it did not reach is UNKNOWN; the time limit in its findings is this stop."
 _NOTHING = DocumentReading(None, ())
 Result = TypeVar("Result")
 
@@ -58,7 +58,7 @@ class StoppableWork(Generic[Result]):
     """Work on a machine in a thread, with its progress. `stop` ends it early; what it has found so far is its result.
 
     `address` is that of the document's page. `function` takes the machine and this work: its `clock` jumps to the end
-    of time once the work is stopped, and `tell` says how far it has come.
+    of time once the work is stopped, and `tell` reports its progress.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class StoppableWork(Generic[Result]):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the work was stopped. Until work begins, that of the work before."""
+        """Whether the work was stopped. Until work begins, this is about the previous work."""
         return self._is_stopped
 
     def tell(self, progress: str) -> None:
-        """Say how far the work has come."""
+        """Report the progress of the work."""
         self._progress = progress
 
     def stop(self) -> None:
@@ -98,7 +98,7 @@ class StoppableWork(Generic[Result]):
         self.activity, self.fault, self.result = "", "", None
 
     def start(self, machine: Machine, activity: str) -> None:
-        """Begin anew with a machine; work under way is stopped first."""
+        """Start again with a machine; work under way is stopped first."""
         before = self._task
         self.clear()
         self.activity = activity
@@ -106,7 +106,7 @@ class StoppableWork(Generic[Result]):
         self._tell_pages()
 
     async def _follow(self, machine: Machine, before: "asyncio.Task[None] | None") -> None:
-        """Do the work once the one before has ended, and show its progress."""
+        """Do the work once the previous work has ended, and show its progress."""
         number = self._number
         if before is not None:
             await asyncio.wait({before})  # it is stopped, and has the same clock
@@ -146,22 +146,22 @@ def _mutate(machine: Machine, work: "StoppableWork[WorkFindings]") -> "WorkFindi
 
 
 def _evidence() -> Any:  # noqa: ANN401  (a module)
-    """Load what proves and plants faults: until a person asks, the server does without."""
+    """Load the modules that prove and plant faults, which the server does not need until a person asks."""
     return importlib.import_module("dsa.web.evidence")
 
 
 @attrs.frozen
 class WorkFindings:
-    """What work has found, as markup: a summary, and notes by the lines that they speak of."""
+    """The results of work, as markup: a summary, and notes by the lines that they are about."""
 
     summary: Markup
     notes: Mapping[int, Sequence[Markup]]
 
 
 class WatchedDocument:
-    """A document that pages show. `document_reading` is its last reading, `fault` why there is none.
+    """A document that pages show. `document_reading` is its last reading, `fault` says why there is none.
 
-    `check` is the work that follows each change of the file; `proofs` and `mutants` begin when a person asks for them.
+    `check` is the work that follows each change of the file; `proofs` and `mutants` start when a person asks for them.
     """
 
     def __init__(self, number: int, file: str) -> None:
@@ -188,11 +188,11 @@ class WatchedDocument:
 
     @property
     def machine(self) -> Machine | None:
-        """The machine of the document; None while it is not one."""
+        """The machine of the document; None while it is not a machine."""
         return self.document_reading.machine
 
     def required_machine(self) -> Machine:
-        """Return the machine as the file has it now. Raises DocumentError and MachineError."""
+        """Return the machine that is now in the file. Raises DocumentError and MachineError."""
         self._read()
         if self.fault:
             raise DocumentError(self.file, self.fault.removeprefix(f"{self.file}: "))
@@ -208,13 +208,13 @@ class WatchedDocument:
             return False
 
     def open(self) -> None:
-        """Begin to follow the file, if nobody has yet."""
+        """Start to follow the file, if this is not done yet."""
         self._read()
         if self._watch is None:
             self._watch = asyncio.create_task(self._follow())
 
     def start(self, name: str) -> None:
-        """Begin work anew. The check begins by reading the file again; the other work has no use for a document that is not a machine."""
+        """Start work again. The check first reads the file again; the other work needs a document that is a machine."""
         if name == "check":
             self._signature = None
             self._read()
@@ -232,7 +232,7 @@ class WatchedDocument:
         return self._change
 
     def fragments(self) -> Fragments:
-        """Return the parts of the page as they are now."""
+        """Return the current parts of the page."""
         results = (self.text, self.fault, self.check.result, self.proofs.result, self.mutants.result)
         if any(new is not old for new, old in zip(results, self._results_shown, strict=True)):
             self._table = join(document_markup(self.text, self._verdicts(), self.address))
@@ -257,7 +257,7 @@ class WatchedDocument:
         )
 
     def _status(self) -> Markup:
-        """Return what the check is doing or has found; each finding leads to its line."""
+        """Return what the check is doing or has found; each finding links to its line."""
         again = self._button("check", "Check again")
         if self.fault:
             return join(alert(self.fault), tag("p", prose(_WAITS), class_="hint"), again)
@@ -279,7 +279,7 @@ class WatchedDocument:
         return join(links, words, note, overview(self.document_reading, report), more if lines else None, again)
 
     def _work_state(self, name: str, title: str, labels: tuple[str, str]) -> Markup:
-        """Return how far work has come with the button that stops it, or what it has found with the button that begins it, first and again."""
+        """Return the progress of work with the button that stops it, or its results with the button that starts it, for the first time or again."""
         work, heading = self.works[name], tag("h2", title)
         if self.machine is None:
             return EMPTY
@@ -291,7 +291,7 @@ class WatchedDocument:
 
     @property
     def word(self) -> str:
-        """What is known of the document, in a word or two."""
+        """What is known about the document, in a word or two."""
         if self.fault:
             return "error"
         if self.machine is None:
@@ -301,7 +301,7 @@ class WatchedDocument:
         return check_word(self.report)
 
     def glance(self) -> Markup:
-        """Return what is known of the document, for a list: a word, what was found, and the violated properties with links; one that nobody has opened yet is read, and not checked."""
+        """Return what is known about the document, for a list: a word, what was found, and the violated properties with links; one that was not opened yet is read, but not checked."""
         document_reading, fault = self.document_reading, self.fault
         if self._signature is None:
             try:
@@ -335,7 +335,7 @@ class WatchedDocument:
             self._read()
 
     def _read(self) -> None:
-        """Read the file if it is not as it was."""
+        """Read the file if it has changed."""
         signature = self._signature_now()
         if signature == self._signature:
             return
@@ -352,7 +352,7 @@ class WatchedDocument:
         self._tell()
 
     def _signature_now(self) -> tuple[int, int]:
-        """Return what changes with the file: its time and its size; zeros while it is not there."""
+        """Return what changes with the file: its time and its size; zeros while it does not exist."""
         try:
             status = locate(self.file).stat()
         except (DocumentError, OSError):
@@ -398,7 +398,7 @@ def with_document(
     async def handler(request: Request) -> Response:
         number = request.path_params["number"]
         if number >= len(documents):
-            text = "Nothing is open at this address. The page Machines lists those that are open."
+            text = "There is no machine at this address. The page Machines lists those that are open."
             return HTMLResponse(message_page("No such machine", text).html, 404)
         documents[number].open()
         result = answer(request, documents[number])
@@ -451,17 +451,17 @@ async def _changes(document: WatchedDocument, have: str) -> AsyncIterator[str]:
 
 
 def event(number: str, data: str) -> str:
-    """Return a server-sent event; `number` comes back when a page connects again."""
+    """Return a server-sent event; a page sends `number` back when it connects again."""
     return f"id: {number}\ndata: {data}\n\n"
 
 
 async def _odds(request: Request, document: WatchedDocument) -> Response:
-    """Answer with the odds; what works them out is loaded once a person asks."""
+    """Answer with the odds; the modules that compute them are loaded when a person asks."""
     return await importlib.import_module("dsa.web.odds_page").show(request, document)
 
 
 def _start(request: Request, document: WatchedDocument) -> Response:
-    """Begin the check, the proofs or the mutants anew."""
+    """Start the check, the proofs or the mutants again."""
     name = request.path_params["work"]
     if name not in document.works:
         return HTMLResponse(message_page("No such work", "Press a button on the machine's page.").html, 404)

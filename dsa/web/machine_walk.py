@@ -1,6 +1,6 @@
-"""Walks through a machine: what may happen at each place, where `step` says that it leads, and the graph of all places.
+"""Walks through a machine: what may happen at each place, where it leads according to `step`, and the graph of all places.
 
-A walk has an address: the events so far, after a number of rows of a run. A graph is for a page without a server: it has every walk there is.
+A walk has an address: the events so far, after a number of rows of a run. A graph is for a page without a server: it has every possible walk.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,13 +18,13 @@ from dsa.trace import show_occurrence, show_values
 
 #: The most combinations of verdicts that are offered for an event, and the most events of a walk in an address.
 _MOST_VERDICTS, _MOST_STEPS = 81, 500
-#: The most configurations of a graph that is worked out beforehand.
+#: The most configurations of a graph that is computed in advance.
 MOST_PLACES = 5_000
 
 
 @attrs.frozen
 class WalkPlace:
-    """A machine at its parameters, and where its walks have their addresses.
+    """A machine at its parameters, and the addresses of its walks.
 
     `address` is that of the explorer, with `pairs` in each address. `home` is the page that it belongs to, `lines` the page with the lines of the
     document, if there is one. `occurrences` are those that a run has recorded.
@@ -45,7 +45,7 @@ class WalkPlace:
 
 @attrs.frozen
 class MachineWalk:
-    """A walk: the events after a number of recorded rows, and what each row and event led to. `fault` says why the address leads no further."""
+    """A walk: the events after a number of recorded rows, and the result of each row and event. `fault` says why the address leads no further."""
 
     place: WalkPlace
     names: tuple[str, ...]
@@ -60,7 +60,7 @@ class MachineWalk:
 
     @property
     def here(self) -> Configuration:
-        """The configuration that it has come to."""
+        """The configuration that it has reached."""
         return self.steps[-1].configuration if self.steps else start(self.machine)
 
     def address(self, number: int) -> str:
@@ -75,7 +75,7 @@ def walk(place: WalkPlace, names: Sequence[str], rows: int = 0) -> MachineWalk:
     for occurrence in (place.occurrences or ())[:rows]:
         outcome = step(machine, here, occurrence)
         if not isinstance(outcome, Taken):
-            fault = f"the table does not take {show_occurrence(occurrence)} as the run did: {outcome.message}"
+            fault = f"the table does not take {show_occurrence(occurrence)} as in the run: {outcome.message}"
             return MachineWalk(place, (), tuple(steps), len(steps), fault)
         steps.append(outcome)
         here = outcome.configuration
@@ -123,9 +123,9 @@ class GraphTexts:
 def walk_graph(machine: Machine, arrows: "dict[int, str]") -> "dict[str, list[object]]":
     """Return all places of a machine, as JSON for the script `walk.js`. `arrows` has the names of the diagram's arrows by the lines of rows.
 
-    `texts` are the texts that all else refers to by number. Each of `places` is a list: state, values, outstanding effects, 1 where a run is over, choices,
-    refusals. A choice is an event, the place it leads to, its effects, its arrow, and its rows; a refusal an event, why, and its rows. The start is place 0.
-    Raises DsaError for a machine that has too many: they are counted before any is worked out, which the engine of the checker does fast.
+    `texts` are the texts to which everything else refers by number. Each of `places` is a list: state, values, outstanding effects, 1 if a run is over, choices,
+    refusals. A choice is an event, the place it leads to, its effects, its arrow, and its rows; a refusal is an event, the reason, and its rows. The start is
+    place 0. Raises DsaError for a machine that has too many places: the engine of the checker, which is fast, counts them first.
     """
     if explore(machine, max_states=MOST_PLACES + 1).configurations > MOST_PLACES:
         raise _too_many_places(machine)
@@ -133,7 +133,7 @@ def walk_graph(machine: Machine, arrows: "dict[int, str]") -> "dict[str, list[ob
     texts.number("")
     positions, places = {first: 0}, list[object]()
     todo = [first]
-    for here in todo:  # it grows on the way
+    for here in todo:  # it grows during the loop
         choices, refusals = list[list[object]](), list[list[object]]()
         for occurrence in occurrences(machine, here.state):
             outcome, views = step(machine, here, occurrence), rows_at(machine, here, occurrence)
@@ -164,12 +164,12 @@ def walk_graph(machine: Machine, arrows: "dict[int, str]") -> "dict[str, list[ob
 def _too_many_places(machine: Machine) -> DsaError:
     return DsaError(
         f"{machine.name} has more than {MOST_PLACES:,} configurations, the most that fit into a page; choose smaller "
-        "default values of its parameters, or walk through it with `dsa web FILE`, which has no such bound"
+        "default values for its parameters, or walk through it with `dsa web FILE`, which has no such limit"
     )
 
 
 def row_text(view: RowView) -> str:
-    """Return a row that might take an event: whether it does, where it is, and what of its condition is false."""
+    """Return a row that might take an event: whether it does, where it is, and which part of its condition is false."""
     line = f"line {view.row.span.line} " if view.row.span else ""
     wrong = ", ".join(text for text, is_true in view.conjuncts if not is_true)
     return f"{'✓' if view.is_enabled else '✗'} {line}{view.row}{f' false: {wrong}' if wrong else ''}"

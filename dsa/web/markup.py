@@ -1,7 +1,7 @@
 """Markup: HTML and SVG in which a text cannot become an element, an attribute or a program.
 
-A page is made of `Markup`, and `tag` alone makes it: a `str` inside is a text and is escaped, so nobody has to remember to. Texts of models, people and
-files are strings. `tag` also refuses what runs code: attributes `on..` and `style`, and addresses that lead elsewhere.
+A page consists of `Markup`, which only `tag` makes: a `str` inside is a text and is always escaped. Texts of models, people and
+files are strings. `tag` also refuses what would run code: attributes `on..` and `style`, and addresses that lead elsewhere.
 """
 
 import json
@@ -35,7 +35,7 @@ class Markup:
 
     @property
     def digest(self) -> str:
-        """A short digest of the piece, by which pages know whether they show it already."""
+        """A short digest of the piece, from which pages know whether they already show it."""
         return blake2b(self.html.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
@@ -62,7 +62,7 @@ def _pieces(content: Content) -> Iterable[str]:
 
 
 def tag(name: str, /, *content: Content, **attributes: Attribute) -> Markup:
-    """Return an element. `class_` is the attribute `class`, `data_row` is `data-row`; True is an attribute without a value, None and False are none."""
+    """Return an element. `class_` is the attribute `class`, `data_row` is `data-row`; True is an attribute without a value; None and False leave it out."""
     attributes_text = [_attribute(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items()]
     return _element(name, "".join(attributes_text), join(*content))
 
@@ -84,7 +84,7 @@ def _attribute(name: str, value: Attribute) -> str:
         return f" {name}"
     text = str(value)
     if name in _ADDRESSES:
-        assert text[:1] in {"/", "?", "#"}, f"an address of this server begins with /: {text}"
+        assert text[:1] in {"/", "?", "#"}, f"an address of this server must begin with /: {text}"
         assert text[:2] not in {"//", "/\\"}, f"an address of another server: {text}"
     return f' {name}="{escape(printable(text))}"'
 
@@ -93,7 +93,7 @@ def _attribute(name: str, value: Attribute) -> str:
 
 
 def page(title: str, *content: Content, live: str | None = None, here: str = "") -> Markup:
-    """Return a whole page. `live` is the address of its server-sent events, `here` the address of its entry in the navigation."""
+    """Return a complete page. `live` is the address of its server-sent events, `here` the address of its entry in the navigation."""
     entries = [("/", "Machines"), ("/runs", "Runs")]
     links = [tag("a", name, href=at, aria_current="page" if at == here else None) for at, name in entries]
     head = tag(
@@ -124,20 +124,20 @@ def message_page(title: str, text: "str | Markup", *content: Content, here: str 
 
 
 def prose(text: str) -> Markup:
-    """Return a text, its code in backticks as code. Texts that quote what somebody has typed are not for it: they keep their backticks."""
+    """Return a text with its code in backticks as code. It is not for texts that quote what a person typed: they keep their backticks."""
     parts = text.split("`")
     if len(parts) % 2 == 0:
-        return join(text)  # one of them has no partner
+        return join(text)  # one of them is unpaired
     return join(tag("code", part) if number % 2 else part for number, part in enumerate(parts))
 
 
 def message(text: str) -> Markup:
-    """Return a message on a page that is as it should be: why there is nothing yet, and what to do."""
+    """Return a message on a page without a fault: why there is nothing yet, and what to do."""
     return tag("p", prose(text), class_="message")
 
 
 def alert(text: "str | Markup") -> Markup:
-    """Return a message: what is wrong, and what to do. One of several lines may point at a column, so it has characters of one width, and its lines stay whole."""
+    """Return a message: what is wrong, and what to do. One with several lines may point at a column, so it has characters of one width, and its lines are not broken."""
     if isinstance(text, Markup) or "\n" not in text:
         return tag("p", text, class_="message", role="alert")
     lines = tag("div", tag("pre", text), class_="scroll asis", tabindex="0", role="region", aria_label="The message")
@@ -156,7 +156,7 @@ def diff_lines(text: str) -> Markup:
 
 
 def long_text(label: str, text: str, *, is_table: bool = False) -> Markup:
-    """Return a text as it is. A long one, or one in columns, scrolls in a region with this label, so that the page stays short and the columns stand."""
+    """Return a text unchanged. A long one, or one in columns, scrolls in a region with this label, so that the page stays short and the columns stay aligned."""
     block = tag("pre", text)
     if not is_table and len(text) <= _SHORT_TEXT and text.count("\n") < _FEW_LINES:
         return block
@@ -170,7 +170,7 @@ def hidden_field(name: str, value: str) -> Markup:
 
 
 def badge(word: str, text: str = "") -> Markup:
-    """Return a word in a box whose colour follows the word, and behind it the rest of a text that begins with the word."""
+    """Return a word in a box whose colour depends on the word, followed by the rest of a text that begins with the word."""
     if text:
         return join(badge(word), " ", text.removeprefix(word).lstrip(":, "))
     kind = re.sub("[^a-z]+", "-", word.lower())
@@ -186,7 +186,7 @@ class Fragments:
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """The digests of the parts, by which a page says what it shows."""
+        """The digests of the parts, with which a page says what it shows."""
         return tuple(part.digest for part in self.parts.values())
 
     def holders(self, *names: str) -> tuple[Markup, ...]:
@@ -194,7 +194,7 @@ class Fragments:
         return tuple(tag("div", self.parts[name], id=name) for name in names)
 
     def news(self, present: Iterable[str]) -> str:
-        """Return as JSON what a page that shows the parts with these digests has to replace."""
+        """Return as JSON what a page that shows the parts with these digests must replace."""
         digests = frozenset(present)
         parts = {name: part.html for name, part in self.parts.items() if part.digest not in digests}
         return json.dumps({"replace": parts, "marks": dict(self.marks)})
@@ -202,7 +202,7 @@ class Fragments:
 
 # -- words ---------------------------------------------------------------------------------------------------------------
 
-#: The words of the glossary that a page explains where they occur. The others are everyday words as well.
+#: The words of the glossary that a page explains where they occur. The others are also everyday words.
 EXPLAINED_WORDS = frozenset(
     [
         "actuator",
@@ -268,7 +268,7 @@ _LINK, _MARKS, _POINTER = (
 
 @cache
 def glossary() -> Mapping[str, str]:
-    """Return the explained words with their meanings, as docs/glossary.md has them, without links."""
+    """Return the explained words with their meanings, as in docs/glossary.md, without links."""
     in_package = Path(__file__).with_name("static") / "glossary.md"
     path = in_package if in_package.exists() else Path(__file__).parents[2] / "docs" / "glossary.md"
     entries = {}
@@ -280,7 +280,7 @@ def glossary() -> Mapping[str, str]:
 
 
 def words_explained(*content: Content) -> Markup:
-    """Return a list to open of the words in a piece of a page that a newcomer may not know, with their meanings; nothing if there are none."""
+    """Return a list, to be opened, of the words in a piece of a page that a newcomer may not know, with their meanings; nothing if there are none."""
     words = frozenset[str]().union(*(_words_in(join(each).html) for each in content))
     entries = [(tag("dt", tag("dfn", word)), tag("dd", glossary()[word])) for word in sorted(words)]
     summary = tag("summary", "What the words mean")
@@ -289,7 +289,7 @@ def words_explained(*content: Content) -> Markup:
 
 @lru_cache(maxsize=32)
 def _words_in(html: str) -> frozenset[str]:
-    """Return the words of the glossary in a piece of a page; most pieces stay as they are while others change."""
+    """Return the words of the glossary in a piece of a page; most pieces stay the same while others change."""
     text = re.sub("<pre.*?</pre>|<[^>]*>", " ", html, flags=re.DOTALL)  # code and JSON have words of their own
     return frozenset(word for word in glossary() if _occurs(word, text))
 
@@ -318,7 +318,7 @@ _POINTS_IN_PIXELS = 4 / 3
 
 
 def drawing(svg: str, label: str, marks: Mapping[str, str] | None = None) -> Markup:
-    """Return a drawing of Graphviz for a page: known shapes alone, each group with its name; `marks` are classes of groups by their names."""
+    """Return a Graphviz drawing for a page: only known shapes, each group with its name; `marks` are classes of groups by their names."""
     root = ET.fromstring(svg)  # noqa: S314  (written by our own program)
     width = float((root.get("width") or "0").removesuffix("pt")) * _POINTS_IN_PIXELS
     shapes = _shape(root, marks or {}, f' role="img" aria-label="{escape(printable(label))}" width="{width:.0f}"')

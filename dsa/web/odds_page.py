@@ -1,7 +1,7 @@
-"""The odds page: a form for what is assumed of a machine, the answer of `dsa odds`, and a plot of it that the server draws.
+"""The odds page: a form for the assumptions about a machine, the answer of `dsa odds`, and a plot of it that the server draws.
 
-The assumptions are in the address, so every answer has one. The numbers come from the functions that `dsa odds` calls; messages name the fields of the
-page where the command names its options.
+The assumptions are in the address, so every answer has one. The numbers come from the functions that `dsa odds` calls; where messages of the command name
+its options, those of the page name its fields.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from dsa.web.markup import Markup, alert, badge, join, long_text, message, page,
 #: The sizes of a plot in pixels: its panels, and the room for the numbers on its left and below.
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 440, 150, 60, 20, 24
 _MOST_LABELS = 11
-#: How far the slider of a parameter goes at least.
+#: The smallest upper end of a parameter's slider.
 _SLIDER_SPAN = 10
 #: Costs from here on are written without digits after the point.
 _LARGE = 100
@@ -50,7 +50,7 @@ _FIELDS_FOR_OPTIONS = (
 
 @attrs.frozen
 class Curve:
-    """What a plot shows: a title, the values of a parameter, the least and the most at each, the top of the scale, and the present value."""
+    """The data of a plot: a title, the values of a parameter, the lowest and highest result at each, the top of the scale, and the present value."""
 
     title: str
     values: tuple[int, ...]
@@ -66,7 +66,7 @@ class OddsForm:
     fields: Mapping[str, str]
 
     def of(self, prefix: str) -> dict[str, str]:
-        """Return the fields that are filled in below a prefix."""
+        """Return the fields with a prefix that are filled in."""
         pairs = (
             (name.removeprefix(prefix), value.strip()) for name, value in self.fields.items() if name.startswith(prefix)
         )
@@ -79,7 +79,7 @@ class OddsForm:
         }
 
     def answer(self, machine: Machine) -> OddsAnswer:
-        """Work out the odds. Raises ParameterError and other errors of dsa, and ValueError for a field that cannot be read."""
+        """Compute the odds. Raises ParameterError and other errors of dsa, and ValueError for a field that cannot be read."""
         target = self.fields.get("target", "").strip()
         return odds_answer(
             machine.at({name: read_value(value) for name, value in self.of("p.").items()}),
@@ -103,7 +103,7 @@ def _number(name: str, text: str) -> float:
 
 
 async def show(request: Request, document: WatchedDocument) -> Response:
-    """Answer with the odds of a machine under what the address assumes: a page, or with `part=answer` the answer alone, for a page that is shown already."""
+    """Answer with the odds of a machine under the assumptions in the address: a page, or with `part=answer` only the answer, for a page that is already shown."""
     form, machine = OddsForm(dict(request.query_params)), None
     is_part = form.fields.get("part") == "answer"
     try:
@@ -185,7 +185,7 @@ def _success_choice(machine: Machine, form: OddsForm) -> Markup:
 
 
 def _parameter_slider(machine: Machine, name: str, text: str) -> Markup | None:
-    """Return the slider of a number among the parameters: over its domain, or some way beyond its value where that is large or has no end."""
+    """Return the slider of a number among the parameters: over its domain, or to some number above its value if the domain is large or has no end."""
     parameter = next(each for each in machine.parameters if each.name == name)
     domain, value = concrete(parameter.domain, {}), machine.constants[name]
     if not isinstance(domain, Interval) or not isinstance(value, int):
@@ -197,7 +197,7 @@ def _parameter_slider(machine: Machine, name: str, text: str) -> Markup | None:
 
 
 def _slider(name: str, text: str, bounds: tuple[float, float], step: str) -> Markup:
-    """Return a slider that writes into the field of this name. Scripts show it: without them it would do nothing."""
+    """Return a slider that writes into the field of this name. A script shows it, because without scripts it would do nothing."""
     low, high = bounds
     try:
         value = min(max(float(text), low), high)
@@ -213,14 +213,14 @@ def _slider(name: str, text: str, bounds: tuple[float, float], step: str) -> Mar
 
 
 def in_fields(text: str) -> str:
-    """Return a message of `dsa odds` with the fields of this page in the place of the command's options."""
+    """Return a message of `dsa odds` with the fields of this page in place of the command's options."""
     for option, field in _FIELDS_FOR_OPTIONS:
         text = re.sub(option, field, text)
     return text
 
 
 def _answer(answer: OddsAnswer, form: OddsForm) -> Markup:
-    """Return what is assumed, what is unknown, the plot where there is something to vary, and the numbers of `dsa odds`."""
+    """Return what is assumed, what is unknown, the plot if there is something to vary, and the numbers of `dsa odds`."""
     numbers = long_text("The odds", numbers_text(answer, has_notes=False), is_table=True)
     note = success_note(answer) if answer.odds.is_known else ""
     assumptions = [tag("li", sentence) for sentence in answer.odds.assumptions]
@@ -278,7 +278,7 @@ def _plot(name: str, points: Sequence[tuple[int, RunOdds]], now: object) -> Mark
 
 
 def _panel(curve: Curve, number: int) -> Markup:
-    """Return one panel: a band from the least to the most, a line and a dot at each value, and its scales."""
+    """Return one panel: a band from the lowest to the highest result, a line and a dot at each value, and its scales."""
     top = number * (_HEIGHT + _ABOVE + _BELOW // 2) + _ABOVE
     span = max(1, curve.values[-1] - curve.values[0])
 

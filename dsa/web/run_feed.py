@@ -1,4 +1,4 @@
-"""The feed of a run: what its page shows, which is its status, facts about it, its questions and its entries, read once for all who look at it.
+"""The feed of a run: its status, facts about it, its questions and its entries, read once for all who look at its page.
 
 Nothing here replays a ledger: the status comes from the run's summary, which is sealed with each commit.
 """
@@ -41,12 +41,12 @@ from dsa.web.markup import EMPTY, Fragments, Markup, alert, badge, hidden_field,
 _AFTER_FAULT_S = 2.0
 #: The most characters of an entry as JSON, and of what a model is saying.
 _MOST_JSON, _MOST_SPEECH = 20_000, 20_000
-#: The most texts of effects that stand above the questions of a run.
+#: The most texts of effects that are shown above the questions of a run.
 _MOST_REMARKS = 5
 _SECOND_MS = 1_000
 _OTHER_RELEASE = (
     "This run's document is not a machine for this release of dsa. What was recorded can be read here; "
-    "the release that began the run can go on with it."
+    "the release that began the run can continue it."
 )
 
 
@@ -56,16 +56,16 @@ def run_address(run_id: str, more: str = "") -> str:
 
 
 class RunFeed:
-    """A run as pages show it: its entries as far as they were read, its summary, and its machine. One feed serves all pages of a run."""
+    """A run as pages show it: the entries that were read so far, its summary, and its machine. One feed serves all pages of a run."""
 
     def __init__(self, runs: Runs, run_id: str, news: RunNews) -> None:
         self.runs, self.id = runs, run_id
         self.entries: list[ledger.Entry] = []
         self.intents = Intents()
         self.questions: dict[str, str] = {}
-        #: What effects have said since the last row: of a run that waits, why a person is asked.
+        #: The texts of effects since the last row; for a waiting run, they say why it asks a person.
         self.remarks: list[str] = []
-        #: How many rows had been taken with each entry that is one, by the number of the entry.
+        #: The number of rows taken up to each entry that is a row, by the number of the entry.
         self.rows: dict[int, int] = {}
         self.lines: dict[int, None] = {}
         self.states: dict[str, None] = {}
@@ -79,7 +79,7 @@ class RunFeed:
         self._listener: asyncio.Task[None] | None = None
         self._has_news = False
         self._next = asyncio.Event()
-        #: How the run stands, whether it can be interrupted here, and why it could not be read a moment ago.
+        #: The status of the run, whether it can be interrupted here, and why it could not be read a moment ago.
         self.summary, self.is_driven, self.fault = self._now(news.summary), news.is_driven, ""
         self._text = news.text
         self._take(news.entries)
@@ -99,7 +99,7 @@ class RunFeed:
 
     @property
     def text(self) -> str:
-        """The text of the run's machine as it is now."""
+        """The current text of the run's machine."""
         return text_of(self._text, self.entries)
 
     @property
@@ -110,12 +110,12 @@ class RunFeed:
         return first
 
     async def read(self) -> None:
-        """Read what is new, and tell the pages. Raises UnknownRunError, DamageError, StoreError."""
+        """Read what is new, and notify the pages. Raises UnknownRunError, DamageError, StoreError."""
         before = len(self.entries)
         news = await self.runs.look(self.id, after=before)
         summary, was = self._now(news.summary), (self.summary, self.is_driven, self.fault)
         self.summary, self.is_driven, self.fault = summary, news.is_driven, ""
-        if before == len(self.entries) and news.entries:  # no other page has read them meanwhile
+        if before == len(self.entries) and news.entries:  # no other page has read them in the meantime
             self._take(news.entries)
         elif was == (summary, news.is_driven, ""):
             return
@@ -126,7 +126,7 @@ class RunFeed:
         self._next = asyncio.Event()
 
     async def follow(self) -> None:
-        """Read the run again and again, and listen to it, while pages show it."""
+        """Read the run repeatedly, and listen to it, while pages show it."""
         try:
             while self.watchers:
                 self.drawing.draw(self.machine)
@@ -144,7 +144,7 @@ class RunFeed:
                 self._listener.cancel()
 
     def _listen(self) -> None:
-        """Listen to a run that this server drives, if nobody does yet; tell the pages what was said since the last time."""
+        """Listen to a run that this server drives, if this is not done yet; notify the pages of new text."""
         handle = self.runs.handle(self.id)
         if self.view is not None and handle is not None and self.is_driven and self._listener is None:
             self._listener = asyncio.create_task(self._hear(handle))
@@ -187,12 +187,12 @@ class RunFeed:
                 self.attempts += 1
             elif isinstance(entry, ledger.ChangeEntry):
                 changes = True
-                self.lines.clear()  # those of the document before
+                self.lines.clear()  # those of the previous document
         if changes:
             self.machine = self._machine_now()
 
     def _show(self, entry: ledger.Entry) -> None:
-        """Pass an entry on to the machine's own view. A machine that only has the name of one with a view has none."""
+        """Pass an entry on to the machine's own view. A machine that only has the same name as one with a view has none."""
         if isinstance(entry, ledger.MachineEntry) and len(self.entries) == 1:
             self.extension = extension_of(entry.name)
             view = self.extension.view
@@ -225,13 +225,13 @@ class RunFeed:
         return picture_marks(self.machine, tuple(self.lines), (start, *self.states))
 
     def fragments(self) -> Fragments:
-        """Return the parts of the page as they are now."""
+        """Return the current parts of the page."""
         speech = tag("p", self.speech, class_="speech") if self.speech else EMPTY
         parts = {"status": _status(self), "talk": self.talk(), "speech": speech, "asks": _asks(self)}
         return Fragments({**parts, "diagram": self.drawing.markup}, self.marks())
 
     def marked_picture(self) -> Markup:
-        """Return the diagram, if it is drawn already, with its marks of now."""
+        """Return the diagram, if it is already drawn, with its current marks."""
         if self.machine is None or not self.drawing.is_ready:
             return self.drawing.markup
         return diagram(self.machine, self.marks())
@@ -270,7 +270,7 @@ def _moment(feed: RunFeed, number: int, entry: ledger.Entry) -> Markup:
 
 
 def _child(feed: RunFeed, entry: ledger.Entry) -> str | None:
-    """Return the run that was begun for an effect and that an entry speaks of: one that it waits for, or one that has generated an artifact."""
+    """Return the run that was begun for an effect and that an entry mentions: one that it waits for, or one that generated an artifact."""
     if isinstance(entry, ledger.ResultEntry):
         part = part_in(entry)
         return None if part is None else part.run
@@ -314,9 +314,7 @@ def _status(feed: RunFeed) -> Markup:
     attempts = tag("p", tag("a", count, href=run_address(feed.id, "/attempts"))) if feed.attempts else None
     explore = tag("p", tag("a", "Explore from here", href=run_address(feed.id, "/explore"))) if feed.machine else None
     has_diff = extension_of(feed.first.name).diff is not None
-    changes = (
-        tag("p", tag("a", "What it has changed outside", href=run_address(feed.id, "/changes"))) if has_diff else None
-    )
+    changes = tag("p", tag("a", "What it changed outside", href=run_address(feed.id, "/changes"))) if has_diff else None
     return join(words, tag("dl", facts_shown), attempts, explore, changes, stop, go_on)
 
 
@@ -326,7 +324,7 @@ def _parameters_text(first: ledger.MachineEntry) -> str:
 
 
 def _asks(feed: RunFeed) -> Markup:
-    """Return the forms for what a person can say now: answers to questions, and decisions about effects in doubt."""
+    """Return the forms for a person's input: answers to questions, and decisions about effects in doubt."""
     summary = feed.summary.summary
     is_asking = summary.status in {"waiting", "due"} and feed.summary.damage is None
     texts = feed.view.texts if feed.view is not None else {}
@@ -340,7 +338,7 @@ def _asks(feed: RunFeed) -> Markup:
 
 
 def _leads_to(feed: RunFeed, name: str) -> Markup | None:
-    """Return where an answer may lead. A machine with a view of its own says more than that."""
+    """Return where an answer may lead. A machine with a view of its own shows more than that."""
     if feed.machine is None or feed.view is not None:
         return None
     rows = feed.machine.rows_for(feed.summary.summary.state, name)
@@ -391,7 +389,7 @@ def _doubt_form(feed: RunFeed, key: str, name: str) -> Markup:
         for value, text in choices
     ]
     legend = tag("legend", f"{name} {key} was under way when the run was cut off. What happened?")
-    data = data_field("Data of the answer, if it gave one") if answers else None
+    data = data_field("Data of the answer, if there was one") if answers else None
     fields = tag("fieldset", legend, radios, data)
     return post_form(
         run_address(feed.id, "/resume"),

@@ -1,6 +1,6 @@
-"""The pages of runs, and the list of them: their frames and addresses, what people send there, and its attempts with their texts; what else they show is in `run_feed.py`.
+"""The pages of runs, and the list of them: their frames and addresses, what people send there, and its attempts with their texts; the rest of their content is in `run_feed.py`.
 
-Answers, decisions and starts go to `dsa.runs`, which judges them.
+Answers, decisions and starts go to `dsa.runs`, which checks them.
 
 The list comes from the summaries of the newest runs that match; no ledger is read. Its filters are in the address.
 """
@@ -59,7 +59,7 @@ _ATTEMPTS_A_PAGE, _MOST_TEXT, _MOST_COMPARED = 20, 20_000, 2_000
 _HANDLINGS: dict[str, Handling] = {"retry": "retry", "fail": "fail", "done": "done"}
 #: The pictures that pages show, by the endings of their files.
 _PICTURES = {"png": "image/png", "svg": "image/svg+xml", "jpg": "image/jpeg", "jpeg": "image/jpeg"}
-#: The digits of a number in an address that are read: a longer one is beyond everything.
+#: The most digits of a number in an address; a longer one is beyond every limit.
 _MOST_DIGITS = 12
 Number = TypeVar("Number", int, None)
 Form = Mapping[str, str]
@@ -67,7 +67,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def whole_number(text: str, otherwise: Number) -> int | Number:
-    """Return the whole number that a part of an address is, up to a bound; `otherwise` for another text."""
+    """Return the whole number in a part of an address, up to a limit; `otherwise` for another text."""
     return int(text[:_MOST_DIGITS]) if text.isdecimal() else otherwise
 
 
@@ -136,7 +136,7 @@ class RunFeeds:
                 change, now = feed.next_change, feed.fragments()
                 end = min(len(feed.entries), after + _MOMENTS_AT_ONCE)
                 has_moments = 0 <= after < end
-                if now.digests != present or has_moments or is_first:  # the first one has the marks of now
+                if now.digests != present or has_moments or is_first:  # the first one has the current marks
                     is_first = False
                     news = json.loads(now.news(present))
                     news["append"] = {"moments": feed.moments(after, end).html} if has_moments else {}
@@ -150,7 +150,7 @@ class RunFeeds:
                 self._feeds.pop(feed.id, None)
 
     def _watch(self, feed: RunFeed) -> RunFeed:
-        """Return the one feed that all pages of a run share, and count one more page. Pages that come at once have each read the run."""
+        """Return the feed that all pages of a run share, and count one more page. Pages that come at the same time have each read the run."""
         feed = self._feeds.setdefault(feed.id, feed)
         feed.watchers += 1
         if not feed.is_followed:
@@ -169,7 +169,7 @@ class RunFeeds:
         return HTMLResponse(_run_page(feed, whole_number(before, None)).html)
 
     async def file(self, request: Request) -> Response:
-        """Answer with a file of a run. Only pictures are more than bytes to the browser, and none is a page."""
+        """Answer with a file of a run. The browser shows only pictures; all other files are bytes to download, never pages."""
         name, view = request.path_params["name"], (await self.feed(request)).view
         content = None if view is None else await asyncio.to_thread(view.file, name)
         if content is None:
@@ -183,7 +183,7 @@ class RunFeeds:
         feed = await self.feed(request)
         before = whole_number(request.query_params.get("before", ""), 1)
         parts = EMPTY if feed.view is None else feed.view.earlier(before)
-        empty = message("There is nothing before this. The page of the run has what there is.")
+        empty = message("There is nothing before this. Everything is on the page of the run.")
         title, back = f"Earlier in {feed.id}", tag("p", tag("a", "The run", href=run_address(feed.id)))
         whole = page(
             title,
@@ -196,7 +196,7 @@ class RunFeeds:
         return HTMLResponse(whole.html)
 
     async def live(self, request: Request) -> Response:
-        """Answer with the events of a run's page; a page that connects again goes on after its last one."""
+        """Answer with the events of a run's page; a page that connects again continues after its last one."""
         number, _, have = request.headers.get("last-event-id", "").partition(":")
         after = number or request.query_params.get("after", "-1")
         feed = await self.feed(request)
@@ -224,11 +224,11 @@ def typed_data(form: Form) -> object:
     try:
         return data_of(text)
     except ValueError as fault:
-        raise ValueError(f"the data{fault}; correct it, or choose 'text' to send it as it is") from None
+        raise ValueError(f"the data{fault}; correct it, or choose 'text' to send it unchanged") from None
 
 
 def _in_words(handler: Handler) -> Handler:
-    """Answer with a page that says why, when something cannot be done."""
+    """Answer with a page that says why something cannot be done."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -253,7 +253,7 @@ async def _answer(request: Request) -> Response:
     runs: Runs = request.app.state.runs
     name, place = form.get("event", ""), form.get("place", "")
     if not place:
-        raise ValueError("an answer names the place that it answers: send it from the page of the run")
+        raise ValueError("an answer must name the place of its question: send it from the page of the run")
     outcome = await runs.send(run_id, name, typed_data(form), at=place)
     why = _why_not_taken(outcome)
     if not why:
@@ -266,7 +266,7 @@ def _why_not_taken(outcome: Taken | Refusal | Posted) -> str:
     """Return why an event was not taken; "" if it was."""
     end = outcome.delivery if isinstance(outcome, Posted) else outcome
     if end is None:
-        return "it waits in the run's inbox; the process that holds the run has not taken it yet"
+        return "it is waiting in the run's inbox; the process that holds the run has not taken it yet"
     return "" if isinstance(end, Taken) or not end.reason else f"{end.reason}: {end.message}"
 
 
@@ -302,7 +302,7 @@ async def _interrupt(request: Request) -> Response:
 
 @_in_words
 async def _changes(request: Request) -> Response:
-    """Answer with what a run has changed outside, as its machine's package says."""
+    """Answer with what a run has changed outside, according to its machine's package."""
     run_id, runs = request.path_params["run"], request.app.state.runs
     first = (await runs.look(run_id)).entries[0]
     diff = extension_of(first.name).diff if isinstance(first, ledger.MachineEntry) else None
@@ -427,11 +427,13 @@ def _start_form(documents: Sequence[WatchedDocument], number: int, form: Form, f
 
 
 def _start_card(document: WatchedDocument, number: int, form: Form) -> Markup:
-    """Return the fields of a run of a document; of one that is not a machine, a link to what is wrong with it."""
+    """Return the fields of a run of a document; for one that is not a machine, a link to the reason."""
     machine = document.machine
     if machine is None:
         link = tag("a", "its page", href=document.address)
-        return alert(join(document.file, " is not a machine now, so no run of it can be started: ", link, " says why."))
+        return alert(
+            join(document.file, " is currently not a machine, so no run of it can be started: ", link, " says why.")
+        )
     parameters = [
         tag("label", parameter.name, tag("input", name=f"p.{parameter.name}", value=form.get(f"p.{parameter.name}", show_value(value)), id=f"p.{parameter.name}"))
         for parameter, value in zip(machine.parameters, machine.constants.values(), strict=False)
@@ -521,7 +523,7 @@ async def _begin(request: Request) -> Response:
     start_form = extension_of(name).start_form
     if start_form is None:
         link = tag("p", tag("a", "Start a run", href="/runs/new"))
-        text = "Nothing is begun at this address. The page that starts runs has links to what can be."
+        text = "Nothing can be started at this address. The page that starts runs has the right links."
         return HTMLResponse(message_page("No such form", text, link, here="/runs").html, 404)
     if request.method != "POST":
         return HTMLResponse(_begin_form(name, start_form, {}).html)
@@ -568,7 +570,7 @@ async def _list(request: Request) -> Response:
 
 
 def _counts_text(first: int, count: int, total: int, *, is_filtered: bool) -> str:
-    """Return which runs are shown, from the first one on. How many match is not known: the list reads no further than its page."""
+    """Return which runs are shown, from the first one on. The number of matches is not known, because the list reads no further than its page."""
     last = first + count - 1
     numbers = f"{first} to {last}" if count > 1 else f"{first}"
     runs = plural(total, "run")
@@ -578,7 +580,7 @@ def _counts_text(first: int, count: int, total: int, *, is_filtered: bool) -> st
 
 
 async def _newest(runs: Runs, filters_now: Form, most: int, *, is_due: bool) -> list[RunSummary]:
-    """Return the newest runs that match the filters, the newest first: at most this many, except where only due ones are wanted."""
+    """Return the newest runs that match the filters, the newest first: at most this many, unless only due ones are wanted."""
     status, event, machine = (filters_now[name] or None for name in ("status", "waiting", "machine"))
     newest = None if is_due else most
     summaries = await runs.list(status=status, waiting_for=event, machine=machine, now_ms=runs.now_ms(), newest=newest)
@@ -586,7 +588,7 @@ async def _newest(runs: Runs, filters_now: Form, most: int, *, is_due: bool) -> 
 
 
 def _suggestion(label: str, name: str, words: Sequence[str], present: str) -> Markup:
-    """Return a field for a word, with those that the list has now to choose from."""
+    """Return a field for a word, with those in the current list to choose from."""
     options = tag("datalist", [tag("option", value=word) for word in words], id=f"{name}-words")
     field = tag("input", name=name, value=present, list=f"{name}-words", autocomplete="off")
     return join(tag("label", label, field), options)
@@ -600,7 +602,7 @@ def _choice(label: str, name: str, words: Sequence[str], present: str) -> Markup
 
 def _run_table(summaries: Sequence[RunSummary], total: int) -> Markup:
     if not summaries:
-        empty = "No run is kept here yet. Start one here with the link above, or in a terminal with `dsa run FILE`."
+        empty = "There are no runs here yet. Start one with the link above, or in a terminal with `dsa run FILE`."
         return message("No run matches. Choose other filters." if total else empty)
     heads = tag(
         "tr", [tag("th", name, scope="col") for name in ("run", "status", "machine", "state", "changed (UTC)", "about")]

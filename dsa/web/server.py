@@ -1,7 +1,7 @@
-"""The server: its token and its signed cookie let only the person in who started it, and it hands requests to the pages.
+"""The server: its token and its signed cookie admit only the person who started it, and it passes requests to the pages.
 
-It listens on this computer alone. The address that it prints has a token that is good for one visit; the visit gets a cookie. A request is refused unless
-its Host is this server and, when it changes something, its Origin too: a page of another site cannot post here, and no other name leads here. The secret
+It listens only on this computer. The address that it prints has a token for one visit; the visitor gets a cookie. A request is refused unless
+its Host is this server and, if it changes something, its Origin too: a page of another site cannot post here, and no other name leads here. The secret
 of the cookie outlives a server that is killed, so that open pages connect to the next one at the same port (docs/decisions/0036).
 """
 
@@ -49,7 +49,7 @@ from dsa.web.markup import (
 from dsa.web.run_pages import run_list_routes, run_routes
 
 HOST = "127.0.0.1"
-#: The seconds that open streams get when the server ends.
+#: How long open streams may take to close when the server ends, in seconds.
 _GRACE_S = 1
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; "
@@ -58,43 +58,43 @@ _POLICY = (
 _HEADERS = {
     "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",  # no other site gets one; with no-referrer, a browser would post forms with the Origin null
+    "referrer-policy": "same-origin",  # other sites get no referrer; with no-referrer, a browser would post forms with the Origin null
     "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
 _HOW_TO_GET_IN = prose(
-    "Open the address that `dsa web` has printed. It lets in one browser. To let in this one too, press 'Let in another browser' below the list of machines in that one; or end `dsa web` with Ctrl-C and start it again."
+    "Open the address that `dsa web` printed. It lets in one browser. To let in this one too, press 'Let in another browser' below the list of machines in that one; or end `dsa web` with Ctrl-C and start it again."
 )
 _MOST_BODY = 2 * 2**20
 _SAFE = {"GET", "HEAD"}
-#: The bytes of a secret, its text, and the most characters that are read of a file with one.
+#: The number of bytes of a secret, its text, and the most characters to read from a file with one.
 _SECRET_BYTES, _SECRET, _MOST_SECRET = 32, re.compile(r"[A-Za-z0-9_-]{43}"), 100
 
 
 @attrs.frozen
 class CookieSecret:
-    """The secret of the cookie, and the file that keeps it for the next server; None: it ends with the process."""
+    """The secret of the cookie, and the file that keeps it for the next server; with None it ends with the process."""
 
     text: str = attrs.field(factory=lambda: secrets.token_urlsafe(_SECRET_BYTES), repr=False)
     path: Path | None = None
 
     def end(self) -> None:
-        """Remove the file: from now on, the cookie is worth nothing."""
+        """Remove the file; from then on, the cookie is worthless."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
 
 def state_folder() -> Path:
-    """Return the folder for what programs of this user remember (XDG base directories)."""
+    """Return the folder for the state of this user's programs (XDG base directories)."""
     base = os.environ.get("XDG_STATE_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "dsa"
 
 
 def kept_secret(port: int, folder: Path) -> CookieSecret:
-    """Return the secret that a killed server of this port has left in a folder, or a new one, kept there in a file that only this user may read.
+    """Return the secret that a killed server of this port left in a folder, or a new one, which is kept there in a file that only this user may read.
 
-    Where no such file can be kept, the secret ends with the process.
+    If such a file cannot be kept, the secret ends with the process.
     """
     if not hasattr(os, "getuid"):
         return CookieSecret()
@@ -115,7 +115,7 @@ def kept_secret(port: int, folder: Path) -> CookieSecret:
 
 
 def _private_text(path: Path) -> str | None:
-    """Return the secret in a file, if the file is this user's, nobody else may read or write it, and it is whole."""
+    """Return the secret in a file, if the file belongs to this user, nobody else may read or write it, and it is complete."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -128,7 +128,7 @@ def _private_text(path: Path) -> str | None:
 
 
 class Gate:
-    """The gate in front of the pages. `port` is the server's; a token lets one browser in, and `secret` is the cookie of those that are in."""
+    """The gate in front of the pages. `port` is the server's; a token lets one browser in, and `secret` is the cookie of those that were let in."""
 
     def __init__(self, port: int, secret: CookieSecret | None = None) -> None:
         self.port, self.secret = port, secret or CookieSecret()
@@ -137,13 +137,13 @@ class Gate:
         self._app: ASGIApp | None = None
 
     def around(self, app: ASGIApp) -> "Gate":
-        """Stand in front of this application."""
+        """Put the gate in front of this application."""
         self._app = app
         return self
 
     @property
     def cookie(self) -> str:
-        """The cookie's name: cookies do not tell ports apart."""
+        """The cookie's name, which has the port, because cookies do not tell ports apart."""
         return f"dsa_{self.port}"
 
     def address(self) -> str:
@@ -196,7 +196,7 @@ class Gate:
             answer.set_cookie(self.cookie, self.secret.text, httponly=True, samesite="strict", path="/")
             return answer
         if request.url.path.startswith("/static/"):
-            return None  # nothing of anybody: it makes refusals readable
+            return None  # this is not private: it makes refusals readable
         present = request.cookies.get(self.cookie, "")
         if hmac.compare_digest(present.encode(), self.secret.text.encode()):
             return RedirectResponse("/", 303) if token is not None else None
@@ -217,7 +217,7 @@ def application(files: tuple[str, ...], runs: Runs, gate: Gate) -> ASGIApp:
         yield
         for document in documents:
             document.stop()
-        gate.secret.end()  # only a server that is killed leaves it
+        gate.secret.end()  # only a server that is killed leaves it behind
 
     async def machines(_request: Request) -> Response:
         glances = await asyncio.to_thread(lambda: [each.glance() for each in documents])
@@ -225,7 +225,7 @@ def application(files: tuple[str, ...], runs: Runs, gate: Gate) -> ASGIApp:
 
     async def invitation(_request: Request) -> Response:
         address = tag("input", value=gate.address(), readonly=True, aria_label="Address", class_="wide")
-        text = "Open this address in the other browser of this computer. It is good for one browser."
+        text = "Open this address in the other browser on this computer. It is good for one browser."
         return HTMLResponse(page("Another browser", tag("h1", "Another browser"), tag("p", text), address).html)
 
     routes = [
@@ -255,7 +255,7 @@ async def _not_found(_request: Request, _fault: Exception) -> Response:
 
 async def _unknown(request: Request, _fault: Exception) -> Response:
     name = request.path_params.get("run", "")
-    return refusal(404, "No such run", f"No run called '{name}' is kept here. The page Runs lists those that are.")
+    return refusal(404, "No such run", f"There is no run '{name}' here. The page Runs lists all runs.")
 
 
 async def _fault(_request: Request, fault: Exception) -> Response:
@@ -264,14 +264,14 @@ async def _fault(_request: Request, fault: Exception) -> Response:
 
 async def _damage(_request: Request, fault: Exception) -> Response:
     meaning = meaning_of("damaged")
-    advice = "Its bytes stay as they are. Restore the folder of runs from a copy, or begin the run again."
+    advice = "It is left unchanged. Restore the folder of runs from a copy, or begin the run again."
     is_one = isinstance(fault, DamageError) and fault.run is not None
     title = "This run is damaged" if is_one else "The folder of runs is damaged"
     return refusal(409, title, join(f"{fault}. Damaged means: {meaning} {advice}"))
 
 
 async def _bug(_request: Request, _fault: Exception) -> Response:
-    return refusal(500, "A bug of dsa", prose("The terminal in which `dsa web` runs shows the traceback."))
+    return refusal(500, "A bug in dsa", prose("The terminal in which `dsa web` runs shows the traceback."))
 
 
 def _machines_page(documents: tuple[WatchedDocument, ...], glances: Sequence[Markup]) -> Markup:
@@ -280,7 +280,7 @@ def _machines_page(documents: tuple[WatchedDocument, ...], glances: Sequence[Mar
         for each, glance in zip(documents, glances, strict=True)
     ]
     empty = message(
-        "No machine is open here. Start `dsa web FILE..` with the files of your machines. `dsa new NAME` writes one to begin with, and `dsa web dual_state` opens one that is shipped."
+        "No machine is open here. Start `dsa web FILE..` with the files of your machines. `dsa new NAME` writes one to begin with, and `dsa web dual_state` opens a shipped one."
     )
     invitation = post_form("/invitation", hidden_field("again", "1"), label="Let in another browser", class_="quiet")
     return page(
@@ -294,9 +294,9 @@ def _machines_page(documents: tuple[WatchedDocument, ...], glances: Sequence[Mar
 
 
 def listening_socket(port: int) -> socket.socket:
-    """Return a socket of this computer, bound to a port; 0: one that is free. Raises DsaError for a port that is in use.
+    """Return a socket of this computer, bound to a port; 0 means a free one. Raises DsaError for a port that is in use.
 
-    Its protocol is named: asyncio asks for it before it turns Nagle's algorithm off, with which an answer waits up to 40 ms for the browser.
+    It names its protocol, because asyncio then turns off Nagle's algorithm, with which an answer waits up to 40 ms for the browser.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -313,7 +313,7 @@ def serve(
 ) -> None:
     """Serve the pages until the process is interrupted; `say` prints the address. With port 0 the system chooses one, and no secret is kept.
 
-    Raises DocumentError for a file that is not there, DsaError where runs cannot be kept or the port is in use.
+    Raises DocumentError for a file that does not exist, DsaError if runs cannot be kept or the port is in use.
     """
     for file in files:
         locate(file)
@@ -326,7 +326,7 @@ async def _serve(
     files: tuple[str, ...], open_place: Callable[[], Runs], listener: socket.socket, gate: Gate, *, opens: bool, say: Callable[[str], None]
 ) -> None:  # fmt: skip
     async with open_place() as runs:
-        listener.listen()  # a browser that is faster than the server waits
+        listener.listen()  # a browser that is faster than the server has to wait
         config = uvicorn.Config(
             application(files, runs, gate), log_level="warning", access_log=False, timeout_graceful_shutdown=_GRACE_S, lifespan="on", server_header=False, ws="none"
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """The static page: a machine with its table, its diagram, its verdicts and an explorer, in one file that needs no server and no network.
 
-The explorer walks through a graph that `step` has worked out beforehand; the script only follows it. The page forbids the browser all but its own
+The explorer walks through a graph that `step` computed in advance; the script only follows it. The page allows the browser only its own
 stylesheet and scripts, by their hashes.
 """
 
@@ -21,7 +21,7 @@ _STYLES, _SCRIPTS = ("page.css",), ("page.js", "walk.js")
 
 
 def static_page(text: str, document_reading: DocumentReading, machine: Machine) -> str:
-    """Return the page of a machine as HTML: `text` is the document, `reading` what was read of it. Raises DsaError for a machine with too many places."""
+    """Return the page of a machine as HTML: `text` is the document, `reading` the result of reading it. Raises DsaError for a machine with too many places."""
     graph = walk_graph(machine, arrows_by_line(machine))
     report = check(machine)
     verdicts = DocumentVerdicts(document_reading, report)

@@ -2,8 +2,8 @@
 
 Acknowledged messages are in the ledger, so a killed process loses nothing: `Chat.resume` continues at the same place, even inside a turn.
 
-The resources are data, Python, files, the model, and the conversation itself. They are made from the settings of the run, once per process, and are the same
-after a crash. `Files` stores the bytes of artifacts and tables by their SHA-256, durably before any ledger names them; `publish` writes artifacts under
+The resources are data, Python, files, the model, and the conversation itself. They are made from the settings of the run, once in a process, and are the same
+again after a crash. `Files` stores the bytes of artifacts and tables by their SHA-256, durably before any ledger names them; `publish` writes artifacts under
 their names, for people.
 """
 
@@ -97,7 +97,7 @@ def _write(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)  # noqa: PTH105  (mkstemp returns a string)
+        os.replace(temporary, path)  # noqa: PTH105  (mkstemp returns a text)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -116,7 +116,7 @@ _BESIDE_TOKENS = 8_192
 class ChatSettings:
     """Settings of a conversation for its policies: the files to load, the model, and options.
 
-    `format` is "none" or "report". Without `normalise` calls are not fixed; without `dedup` repetitions are not detected. `context_tokens` is the limit of a
+    `format` is `none` or `report`. Without `normalise` calls are not fixed; without `dedup` repetitions are not detected. `context_tokens` is the limit of a
     request, if the user has set one.
     """
 
@@ -324,7 +324,7 @@ class Chat(MachineSession[ChatResources]):
         return self.resources.conversation(self._handle.run)
 
     async def say(self, text: str, *, rerun: bool | None = None) -> ChatTurn:
-        """Send a message, and return the turn when it rests. `rerun` permits repeated work; with None the text decides.
+        """Send a message, and return the turn when it rests. `rerun` permits repeated work; None decides by the text.
 
         Raises DsaError when the conversation accepts no message now, or when a failure has stopped the turn; the ledger keeps the message.
         """

@@ -126,7 +126,7 @@ class PersonMessage:
 
 #: The reasons of notices.
 REASONS = {
-    "not_made": "A call was not made: it does not name a tool, or a person denied it.",
+    "not_made": "A call was not made: there is no such tool, or a person denied it.",
     LEFT_OUT: "Calls were left out: the table allows no more.",
     "answer_cut_off": "An answer broke off, was empty, or had a call in its text; the model was asked again.",
 }

@@ -204,7 +204,7 @@ async def is_refused(runs: Any, run: dsa.RunHandle, folder: Path) -> None:
     assert len(runs.entries("order")) == count
     handle = runs.hold("order", resumption=Resumption(change=slow))
     await sender[0]
-    with pytest.raises(StoreError, match="run order went on while its change was judged: try again"):
+    with pytest.raises(StoreError, match="run order continued while its change was judged: try again"):
         await handle.drive()
     assert (await run.rest()).kind == "waiting"
 
@@ -248,7 +248,7 @@ def test_worker_that_reads_the_document_differently_leaves_the_run_to_another(
             run = await runs.start(tmp_path / "order.md", "go", run_id="order")
             while not (messages := await failed_tasks(runs)):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-            assert "run order is of another machine" in messages[0]
+            assert "run order belongs to another machine" in messages[0]
             monkeypatch.setattr(module, "recorded_machine", read)
             while (rest := await rest_or_none(run)) is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.2)

@@ -380,7 +380,7 @@ def test_story_page_lost_by_the_server_is_named_in_the_error(namespaces: Iterato
             async def read() -> list[Any]:
                 return [each async for each in pages_after(await link.client(), "gone", [(9, 0)], 0, 0)]
 
-            with pytest.raises(StoreError, match=r"does not have page gone\S+ of a story any more"):
+            with pytest.raises(StoreError, match=r"no longer has page gone\S+ of a story"):
                 await link.wait(read())
 
     within(20, test)

@@ -467,7 +467,7 @@ def test_removed_run_is_gone_and_its_id_cannot_be_reused(door: Callable[[Test], 
         assert desk.runs.ids() == (other.id,)
         with pytest.raises(UnknownRunError):
             desk.runs.get(run.id)
-        with pytest.raises(StoreError, match="there was a run of that id already"):
+        with pytest.raises(StoreError, match="there was a run with that id already"):
             await desk.start(run_id=run.id)
         with pytest.raises(UnknownRunError):
             await desk.runs.remove(run.id)
@@ -578,9 +578,9 @@ def test_place_of_another_type_is_refused_before_anything_happens(door: Callable
         run = await desk.start()
         place = (await run.rest()).waits_for
         (event, *_) = place
-        with pytest.raises(TypeError, match='a place is a string, such as "3"'):
+        with pytest.raises(TypeError, match='a place must be a string, such as "3"'):
             await desk.runs.send(run.id, event, at=at)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match='a place is a string, such as "3"'):
+        with pytest.raises(TypeError, match='a place must be a string, such as "3"'):
             desk.runs.post(run.id, dsa.Occurrence(event), at)  # type: ignore[arg-type]
         assert (await run.rest()).waits_for == place
 

@@ -175,9 +175,9 @@ def test_long_data_is_in_the_store_and_the_server_has_only_references(
                 assert len(readers.entries(run.id)) == len(run.run.ledger)
             await fails(where, run.id, r"long payloads are in a store.*\?store=")
             shelf.spoil()
-            await fails(address, run.id, "was changed: its content is not what its name says")
+            await fails(address, run.id, "was changed: its content does not match its name")
             shelf.empty()
-            await fails(address, run.id, "is not there in .*Do all workers and clients name the same store")
+            await fails(address, run.id, "is missing in .*Do all workers and clients use the same store")
 
     asyncio.run(asyncio.wait_for(test(), 60))
 
@@ -189,7 +189,7 @@ async def make_at_length(action: dsa.Action, context: dsa.PolicyContext) -> list
 
 def test_value_too_long_for_the_server_is_refused_with_advice(tmp_path: Path, namespaces: Iterator[str]) -> None:
     """The sender gets the error at once, the run goes on, and an effect that returns such a value fails once."""
-    words = r"name a store for what is longer in the address of workers and clients, such as \?store=/FOLDER$"
+    words = r"for longer data, add a store to the address of workers and clients, such as \?store=/FOLDER$"
     path = makes(tmp_path)
     path.write_text(MAKES.replace("| busy | make.failed | | asked |\n", "").replace("made | | asked", "made | | busy"))
     path.write_text(path.read_text() + "| busy | order | | asked |\n")
@@ -197,14 +197,14 @@ def test_value_too_long_for_the_server_is_refused_with_advice(tmp_path: Path, na
 
     async def test() -> None:
         async with dsa.open_runs(next(namespaces)) as runs:
-            with pytest.raises(StoreError, match=rf"^2\.9 MB are too much for the Temporal server at .*{words}"):
+            with pytest.raises(StoreError, match=rf"^2\.9 MB is too much for the Temporal server at .*{words}"):
                 await runs.start(path, {"text": "go" * LONG}, bindings=bindings)
             assert await runs.list() == ()
             run = await runs.start(path, {"text": "go"}, bindings=bindings)
             failure = (await run.rest()).failure
             assert failure is not None
             assert re.search(rf"^its result is too long: .*{words}", failure.message), failure
-            with pytest.raises(StoreError, match=rf"^0\.5 MB are too much .*: an event may have 0.4 MB there; {words}"):
+            with pytest.raises(StoreError, match=rf"^0\.5 MB is too much .*: an event may have 0.4 MB there; {words}"):
                 await runs.send(run.id, "order", {"text": "x" * 500_000})
             assert isinstance(await runs.send(run.id, "order", {"text": "go"}), dsa.Taken)
 
@@ -233,7 +233,7 @@ def test_run_that_no_worker_can_read_is_listed_as_damaged(tmp_path: Path, namesp
             assert (first.run, first.status, second.run, second.status) == ("stored", "damaged", "plain", "waiting")
             assert (
                 first.damage
-                == "its long payloads are in a store that the worker does not name: give all workers the same ?store=STORE"
+                == "its long payloads are in a store that the worker does not use: start all workers with the same ?store=STORE"
             )
 
     asyncio.run(asyncio.wait_for(test(), 40))
@@ -542,7 +542,7 @@ def test_data_too_long_for_a_guard_request_is_reported(tmp_path: Path, namespace
             run = await runs.start(path, "go", bindings=dsa.Bindings({"make": make}, {"fine": Fine()}))
             failure = (await run.rest()).failure
             assert failure is not None
-            assert "too long: the server takes some 2 MB at once; name a store" in failure.message
+            assert "too long: the server accepts about 2 MB at once; for longer data, add a store" in failure.message
 
     asyncio.run(asyncio.wait_for(test(), 60))
 

@@ -76,7 +76,7 @@ def test_runs_are_listed_in_the_order_they_were_started(store):
 
 
 def test_id_can_be_used_only_once(store, journal):
-    with pytest.raises(StoreError, match="there is a run of that id already"):
+    with pytest.raises(StoreError, match="there is a run with that id already"):
         store.create("r1", "# window", [])
     assert store.read("r1").text == "# door"
 
@@ -307,7 +307,7 @@ def test_message_is_posted_once(store, journal):
 def test_message_with_the_id_of_another_is_refused(store, journal, run, other):
     store.create("r2", "", [])
     store.post("r1", APPROVAL)
-    with pytest.raises(StoreError, match="there is another message with the id m1"):
+    with pytest.raises(StoreError, match="another message has the id m1"):
         store.post(run, other)
     assert (store.waiting_messages("r1"), store.waiting_messages("r2")) == ((APPROVAL,), ())
 
@@ -328,12 +328,12 @@ def test_commit_and_the_messages_it_takes_are_all_or_nothing(store, journal):
     store.post("r1", APPROVAL)
     store.post("r2", InboxMessage("m2", "approved"))
     for wrong in ("m2", "m9"):
-        with pytest.raises(StoreError, match=f"message {wrong} does not wait for run r1; nothing was written"):
+        with pytest.raises(StoreError, match=f"message {wrong} is not waiting for run r1; nothing was written"):
             journal.append([said("approved")], WAITING, [("m1", "null"), (wrong, "null")])
     assert (store.version("r1"), store.outcome_of("m1"), store.summary("r1").summary) == (1, None, Summary())
     journal.append([said("approved"), said("long " * 2_000)], WAITING, [("m1", '"taken"')])
     assert (store.version("r1"), store.outcome_of("m1"), store.summary("r1").summary) == (3, '"taken"', WAITING)
-    with pytest.raises(StoreError, match="message m1 does not wait"):
+    with pytest.raises(StoreError, match="message m1 is not waiting"):
         journal.append([said("again")], outcomes=[("m1", '"again"')])
     assert (store.version("r1"), store.outcome_of("m1")) == (3, '"taken"')
 
@@ -372,7 +372,7 @@ def test_removed_run_is_gone_and_its_id_cannot_be_reused(store, journal):
             ask("r1")
     with pytest.raises(StoreError, match="there is no message m1"):
         store.outcome_of("m1")
-    with pytest.raises(StoreError, match="there was a run of that id already"):
+    with pytest.raises(StoreError, match="there was a run with that id already"):
         store.create("r1", "# door", [FIRST])
     with pytest.raises(LeaseLostError):
         journal.append([said("from the grave")])

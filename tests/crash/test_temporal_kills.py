@@ -223,7 +223,7 @@ async def stops_and_is_resumed(runs: dsa.Runs, run: dsa.RunHandle, folder: Path)
     rest = await run.rest()
     assert (rest.kind, len((folder / "begun").read_text().split())) == ("stopped", MOST_TRIES)
     assert str(rest.failure).startswith("look (line ")
-    assert "its worker was lost 4 times or more while it was under way; once the cause is gone, resume the run" in str(
+    assert "its worker was lost 4 times or more while it was under way; remove the cause, then resume the run" in str(
         rest.failure
     )
     (folder / "calm").touch()

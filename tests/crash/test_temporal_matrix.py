@@ -102,7 +102,7 @@ async def ends(runs: dsa.Runs, run: dsa.RunHandle) -> dsa.Rest:
                 return rest
             await go_on(runs, rest)
         except StoreError as error:
-            assert "gives no answer" in str(error)  # noqa: PT017  (any other is a fault)
+            assert "does not answer" in str(error)  # noqa: PT017  (any other is a fault)
         await run.change()
 
 

@@ -182,7 +182,7 @@ def test_existing_samples_are_reused_when_more_or_fewer_are_requested(tmp_path):
         ),
         (("--samples", "0"), "0 is not in the range x>=1"),
         (("--prompt", "mine"), "'mine' is not one of 'dsa', 'published'"),
-        (("--model", "http://127.0.0.1"), "'http://127.0.0.1' names no model: write http://HOST:PORT/v1#MODEL"),
+        (("--model", "http://127.0.0.1"), "'http://127.0.0.1' does not name a model: write http://HOST:PORT/v1#MODEL"),
     ],
 )
 def test_invalid_request_is_reported_in_one_sentence(tmp_path, arguments, message):

@@ -216,7 +216,7 @@ def test_conversation_can_be_started_in_the_page(tmp_path):
             assert refusal.status_code == 409
             assert why in Outline(refusal.text).text
             assert typed["message"].strip() in Outline(refusal.text).text, "what was typed stays"
-        assert "No run is kept here yet" in here.page("/runs").text
+        assert "There are no runs here yet" in here.page("/runs").text
         typed = {"message": "How many rows?", "data": "numbers.csv\n", "model": played.model}
         begun = here.client.post("/runs/begin/chat", data=typed)
         assert begun.status_code == 200

@@ -128,7 +128,7 @@ def test_work_that_cannot_start_is_refused_with_a_reason(tmp_path, more, why):
         assert refusal.status_code == 409
         assert why in Outline(refusal.text).text
         assert values["goal"].strip() in Outline(refusal.text).text, "what was typed stays"
-        assert "No run is kept here yet" in here.page("/runs").text
+        assert "There are no runs here yet" in here.page("/runs").text
 
 
 def test_goal_already_in_progress_is_not_started_again(tmp_path):

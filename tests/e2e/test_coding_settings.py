@@ -63,7 +63,7 @@ def test_command_line_overrides_settings_of_a_file(code, tmp_path):
         (("Do it",), "[code]\nprotected = ['~/x']\n", "'~/x' leads out of the workspace"),
         (("Do it",), "[code]\nprotected = ['/']\n", "'/' is not a pattern: it names nothing"),
         (("Do it",), "[code]\nnetwork = ['']\n", "network = [''] contains an empty text"),
-        (("Do it",), "[code]\nnetwork = ['a b']\n", "network = ['a b']: 'a b' names no host"),
+        (("Do it",), "[code]\nnetwork = ['a b']\n", "network = ['a b']: 'a b' is not a host"),
         (
             ("Do it",),
             "[code]\nbudget = ['nudge.calls=5']\n",

@@ -215,7 +215,7 @@ def test_mistake_gives_a_sentence_and_exit_code_2(dsa, tmp_path):
     done = dsa("show", "last")
     assert (done.returncode, done.stderr) == (
         2,
-        ".dsa: no run is kept here; `dsa run FILE` keeps its run in .dsa, or where --runs DIR says\n",
+        ".dsa: no run is kept here; `dsa run FILE` keeps its run in .dsa, or in the folder of --runs DIR\n",
     )
     dsa("run", "shop.md")
     for arguments, said in [

@@ -112,7 +112,7 @@ def test_empty_pages_are_accessible(tmp_path):
         tab.visit(server.address)
         for path, words in (
             ("/", "No machine is open here"),
-            ("/runs", "No run is kept here yet"),
+            ("/runs", "There are no runs here yet"),
             ("/runs/new", "No machine is open here"),
         ):
             tab.visit(f"{server.base}{path}")

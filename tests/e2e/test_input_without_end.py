@@ -43,7 +43,7 @@ def _event(text):
 @pytest.mark.parametrize(
     ("pieces", "says"),
     [
-        ([_event("y" * 100_000)] * 2_000, "does not end: its answer has more than 67,108,864 bytes, and was cut off there; set max_tokens"),
+        ([_event("y" * 100_000)] * 2_000, "does not stop: its answer has more than 67,108,864 bytes, and was cut off there; set max_tokens"),
         ([b'data: {"a":"', *[b"z" * 100_000] * 2_000], "a line of the stream is longer than 33554432 bytes"),
         ([b'{"choices":' + b"[" * 200_000 + b"]" * 200_000 + b"}"], "the stream has text that is not valid JSON"),
     ],
@@ -84,5 +84,5 @@ def test_text_has_the_same_size_limit_as_a_file():
 def test_deeply_nested_data_gives_one_message(tmp_path):
     (tmp_path / "slug.md").write_text(SLUG)
     code, told, most_mb = _run(tmp_path, "run", "slug.md", "--data", "[" * 100_000)
-    assert (code, "--data begins like JSON and is not valid: it is nested too deeply" in told) == (2, True), told[-300:]
+    assert (code, "--data begins like JSON but is not valid: it is nested too deeply" in told) == (2, True), told[-300:]
     assert most_mb < 300

@@ -334,6 +334,6 @@ async def search(action, context):
 def test_document_with_a_secret_in_it_is_not_run(world):
     (world.folder / "leaks.md").write_text(DOCUMENT.replace("# leaks\n", f"# leaks\n\nThe key is {SHAPED}.\n"))
     _, told = world("run", "leaks.md", "make it", codes=(2,))
-    assert "line 3 of the document has the secret openai-key in it" in told
+    assert "line 3 of the document contains the secret openai-key" in told
     world("run", "leaks.md", "make it", "--not-secret", "openai-key", "--quiet", SHAPED="nothing-secret")
     assert [where for where, _ in leaks(world) if "machine.md" in where], "it does not count as a secret now"

@@ -137,7 +137,7 @@ def test_person_not_named_by_the_guard_may_not_pay(folder):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("last", "signed"), "'signed' does not come from outside; what does: go, remind"),
+        (("last", "signed"), "'signed' does not come from outside; these do: go, remind"),
         (("last@1/7", "signed"), "signed in both was refused: late (1/7 is not outstanding)"),
         (("last@2/1", "legal_yes"), "legal_yes in both was refused: late (2/1 is not outstanding)"),
         (("last@1/2", "legal_yes"), "legal_yes in both was refused: late (1/2 is not outstanding)"),

@@ -46,15 +46,15 @@ def test_run_says_that_it_waits_for_a_review(waiting):
 
 def test_timeline_and_provenance_call_the_verdict_a_review(waiting):
     told = dsa("show", "last").output
-    assert "code attempt 2: review (code.review): review: A person has to review this." in told
+    assert "code attempt 2: review (code.review): review: A person must review this." in told
     assert "review  code attempt 2 waits for a person" in told
-    assert "review: review: A person has to review this." in dsa("show", "last", "--provenance").output
+    assert "review: review: A person must review this." in dsa("show", "last", "--provenance").output
 
 
 def test_json_calls_the_verdict_a_review(waiting):
     found = json.loads(dsa("show", "last", "--json").output)
     assert [each["verdict"] for each in found["attempts"]] == ["failed", "review"]
-    assert found["to_judge"].endswith("code-2-review.py: review: A person has to review this.")
+    assert found["to_judge"].endswith("code-2-review.py: review: A person must review this.")
 
 
 def test_table_reads_a_review_as_a_fatal_verdict(waiting):

@@ -195,8 +195,8 @@ def test_faults_of_a_server_are_explained(desk: Path, namespaces: Iterator[str])
         finally:
             page.shutdown()
             thread.join()
-    assert faults[0].startswith(f"no Temporal server answers at {other}: what listens there is no Temporal server")
-    assert faults[1].startswith(f"the Temporal server at {host} has no namespace 'nosuch': name another, or create it")
+    assert faults[0].startswith(f"no Temporal server answers at {other}: what listens there is not a Temporal server")
+    assert faults[1].startswith(f"the Temporal server at {host} has no namespace 'nosuch': use another, or create it")
 
 
 def test_port_of_another_service_is_recognized_by_any_error() -> None:
@@ -210,7 +210,7 @@ def test_port_of_another_service_is_recognized_by_any_error() -> None:
     broken = "transport error: hyper::Error(Io, BrokenPipe, stream closed because of a broken pipe)"
     for text in ("h2 protocol error: http2 error", "operation was canceled", broken):
         words = fault_in_words(RPCError(text, RPCStatusCode.UNKNOWN, b""))
-        assert words.startswith("what listens there is no Temporal server")
+        assert words.startswith("what listens there is not a Temporal server")
 
 
 async def fault(where: str) -> str:
@@ -243,13 +243,13 @@ def test_look_without_a_worker_fails_soon_and_says_what_to_start(
     async def whole() -> None:
         async with dsa_library.open_runs(where) as runs:
             await runs.start(desk / "order.md", {}, run_id="lonely")
-            with pytest.raises(StoreError, match="run lonely gives no answer: it waits for") as error:
+            with pytest.raises(StoreError, match="run lonely does not answer: it waits for") as error:
                 await runs.look("lonely")
             assert start in str(error.value)
 
     asyncio.run(asyncio.wait_for(whole(), 15))
     assert [each.getMessage() for each in caplog.records if each.name == "dsa.notice"] == [
-        "no worker is there; waiting 0.3 s for one to start"
+        "there is no worker; waiting 0.3 s for one to start"
     ]
 
 

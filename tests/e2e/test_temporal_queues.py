@@ -301,10 +301,10 @@ def test_address_names_a_queue_and_a_store() -> None:
         assert ServerAddress.read(address.for_queue(address.queue)).for_queue("dsa-lab") == address.for_queue("dsa-lab")
     for options, fault in (
         ("?", "write temporal://HOST:PORT/NAMESPACE"),
-        ("?queue=", "behind the ?, 'queue=' is neither queue=NAME nor store=STORE"),
-        ("?queue=a&queue=b", "behind the ?, 'queue=b' is neither queue=NAME nor store=STORE, each once"),
-        ("?que=a", "behind the ?, 'que=a' is neither queue=NAME nor store=STORE"),
-        ("?queue=a/b", "'a/b' is not a name of a queue"),
+        ("?queue=", "after the ?, write queue=NAME or store=STORE, each at most once, not 'queue='"),
+        ("?queue=a&queue=b", "after the ?, write queue=NAME or store=STORE, each at most once, not 'queue=b'"),
+        ("?que=a", "after the ?, write queue=NAME or store=STORE, each at most once, not 'que=a'"),
+        ("?queue=a/b", "'a/b' is not the name of a queue"),
     ):
         with pytest.raises(DocumentError, match=re.escape(fault)) as raised:
             ServerAddress.read(f"{here}{options}".replace("//", "/", 1))  # as `Path` would change it

@@ -59,7 +59,7 @@ def test_other_host_is_refused(server, host):
 def test_post_from_another_origin_is_refused(server, origin):
     answer = server.client.post("/runs/new", data={"machine": "0"}, headers={"origin": origin})
     assert answer.status_code == 403
-    assert "No run is kept here yet" in server.page("/runs").text
+    assert "There are no runs here yet" in server.page("/runs").text
 
 
 def test_post_without_origin_is_refused(server):
@@ -125,13 +125,13 @@ def test_list_of_machines_shows_the_status_of_each(tmp_path):
             "gone.md error gone.md: there is no such file",
         )
         assert [each in first for each in words] == [True] * 3, first
-        assert "goes on by itself once the file is there" in here.page("/machines/2").text
+        assert "continues by itself once the file exists" in here.page("/machines/2").text
         elements = here.page("/machines/4").elements
         links = {values["href"] for _, values in elements if values.get("href", "").startswith("#line")}
         assert links == {"#line1"} & {f"#{values['id']}" for _, values in elements if "id" in values}
         for number, name in ((1, "broken.md"), (2, "gone.md"), (4, "empty.md")):
             page = here.page(f"/runs/new?machine={number}")
-            assert f"{name} is not a machine now, so no run of it can be started" in page.text
+            assert f"{name} is currently not a machine, so no run of it can be started" in page.text
             assert page.fields("data") == []
         for number in (0, 3):
             here.page(f"/machines/{number}")
@@ -354,7 +354,7 @@ def test_messages_about_a_file_name_it_once(server, tmp_path):
     text = Outline(server.client.get("/machines/0/odds").text).text
     assert "leave.md: there is no such file" in text
     assert "leave.md: leave.md" not in text
-    assert "Nothing is open at this address" in Outline(server.client.get("/machines/9").text).text
+    assert "There is no machine at this address" in Outline(server.client.get("/machines/9").text).text
 
 
 def test_explorer_walks_by_addresses(server):
@@ -448,7 +448,7 @@ def test_late_answer_is_refused_with_a_reason(server):
     assert server.client.post(f"{path}/answer", data={"event": "again", "place": place}).status_code == 200
     late = server.client.post(f"{path}/answer", data={"event": "approved", "place": place})
     assert late.status_code == 409
-    assert "late: approved was sent to place 1, and its place is 2" in Outline(late.text).text
+    assert "late: approved was sent to place 1, but its place is now 2" in Outline(late.text).text
 
 
 def test_one_of_two_answers_to_one_place_is_taken(server):

@@ -90,7 +90,7 @@ def test_page_of_another_site_cannot_post(visit, tmp_path):
     )
     tab.visit((tmp_path / "evil.html").as_uri())
     tab.until("document.title.startsWith('Another origin') || document.title.startsWith('Not let in')")
-    assert "No run is kept here yet" in " ".join(server.page("/runs").text.split())
+    assert "There are no runs here yet" in " ".join(server.page("/runs").text.split())
     tab.complaints.clear()  # the complaint is about the refusal itself
 
 

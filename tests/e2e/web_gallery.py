@@ -68,7 +68,7 @@ PAGES = {
     "coding run": ("/runs/{coding}", "needs permission"),
     "changes of a coding run": ("/runs/{coding}/changes", "Changes of"),
     "start of a run": ("/runs/new?machine=0", "days"),
-    "start of a run of a broken document": ("/runs/new?machine=1", "is not a machine now"),
+    "start of a run of a broken document": ("/runs/new?machine=1", "is currently not a machine"),
     "start of a conversation": ("/runs/begin/chat", "Your first message"),
     "start of work on code": ("/runs/begin/coding", "The folder to work in"),
     "no such page": ("/nowhere", "There is nothing at this address"),

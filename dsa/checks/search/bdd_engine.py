@@ -112,7 +112,7 @@ class Circuits:
                 return self.any_of(map(self.truth, operands))
             case Compare(left, ((sign, right),)):
                 return self._comparison(self.number(left), sign, self.number(right))
-        raise AssertionError(f"{expr} is no condition of a ground")
+        raise AssertionError(f"{expr} is not a condition of a ground")
 
     def number(self, expr: Expr) -> Bits:
         """Return a whole number; a condition is 1 or 0."""

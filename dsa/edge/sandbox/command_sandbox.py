@@ -1,8 +1,8 @@
 """The sandbox for commands: one command over a folder that it may write, and the probe of the rungs that this machine has.
 
 `run_command` takes a `ShellCommand` and returns a `CommandEnd`. bubblewrap makes the file tree, and a process, user and network of the command's own;
-`Sandbox` holds its processes, and leaving it kills all of them. Nothing survives the command, however it ends. Whether the command makes sense, and
-what its output means, is not decided here. `ladder` probes the rungs: a program that attacks runs on each, and a feature
+`Sandbox` holds its processes, and leaving it kills all of them. Nothing survives the command, however it ends. This module does not judge whether the
+command makes sense or what its output means. `ladder` probes the rungs: a program that attacks runs on each, and a feature
 counts only if the attacks could not break it. Every rung is tried at most once in a process; the attacks aim at a file, a folder and sockets made for them.
 """
 
@@ -51,7 +51,7 @@ _lock = threading.Lock()
 
 @attrs.frozen
 class Rung:
-    """A rung on this machine: the `features` that held when attacked, or the `fault` for which it cannot be used.
+    """A rung on this machine: the `features` that held when attacked, or the `fault` because of which it cannot be used.
 
     `notes` say what is weaker here than elsewhere, and why: no filter of system calls, lower limits for this user.
     """
@@ -63,7 +63,7 @@ class Rung:
 
 
 def probe(name: str) -> Rung:
-    """Try a rung. The answer is kept while this process lives, unless the machine was only short of something."""
+    """Try a rung. The result is kept while this process lives, unless the machine was only short of a resource."""
     with _lock:
         try:
             return _probe_rung(name)
@@ -77,7 +77,7 @@ def ladder() -> tuple[Rung, ...]:
 
 
 def best() -> Rung:
-    """Return the best rung that this machine reaches. Raises SandboxError with the fault of each when there is none."""
+    """Return the best rung that this machine reaches. Raises SandboxError with the fault of each if it reaches none."""
     faults = []
     for name in RUNGS:
         rung = probe(name)
@@ -126,8 +126,8 @@ def _notes(outcome: SandboxOutcome) -> Iterator[str]:
 
 
 def _not_here(name: str) -> str:
-    if not hasattr(os, "fork"):  # what needs it is not on Windows
-        return "code of a model is run on Linux and macOS only"
+    if not hasattr(os, "fork"):  # what needs it does not exist on Windows
+        return "a model's code is run on Linux and macOS only"
     if name != "limits" and sys.platform != "linux":
         return "only Linux has it"
     if name == "bubblewrap" and shutil.which("bwrap") is None:
@@ -166,7 +166,7 @@ _TMP, _SHARED_MEMORY = "/tmp", "/dev/shm"  # noqa: S108  # of its own
 _MOST_HOPS = 40
 _SWEEPING_S = 5.0
 _MOST_COMPLAINTS = 4_096
-#: What programs expect to find on a machine; nothing of this one.
+#: Files that programs expect on a machine; they tell nothing about this one.
 _ETC = {
     "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
@@ -179,7 +179,7 @@ _ETC = {
 class ShellCommand:
     """A command, its folder, and what it sees. `argv` starts with the real path of a program; `environment` is its whole environment.
 
-    `folder` is visible under its own path and may be written, except for `read_only` (existing paths in it). `visible` cannot be written.
+    `folder` is visible under its own path and is writable, except for `read_only` (existing paths in it). `visible` is not writable.
     `hosts` is the Unix socket of a proxy, if the command may use the network through one. `stdin` is its whole input.
     """
 
@@ -195,7 +195,7 @@ class ShellCommand:
 
 
 class Pipes:
-    """The pipes of a command: its output, its status, and a lifeline, which ends it when it is closed here."""
+    """The pipes of a command: its output, its status, and a lifeline: closing it here ends the command."""
 
     def __init__(self) -> None:
         self._open: set[int] = set()
@@ -218,7 +218,7 @@ class Pipes:
         return pair
 
     def hand_over(self) -> None:
-        """Close here the ends that the sandbox has now."""
+        """Close the ends here that the sandbox has now."""
         for file in (self.output_end, self.status_end, self.lifeline_end):
             self.close(file)
 
@@ -230,7 +230,7 @@ class Pipes:
 
 
 class Sandbox:
-    """The processes of a command. Leaving it kills all that are left, and waits until none is. Raises OSError."""
+    """The processes of a command. Leaving it kills all that are left, and waits until they have ended. Raises OSError."""
 
     def __init__(self, command: ShellCommand, bounds: Mapping[str, Any], pipes: Pipes) -> None:
         self._first = 0
@@ -249,7 +249,7 @@ class Sandbox:
     def _start(
         self, command: ShellCommand, bounds: Mapping[str, Any], pipes: Pipes, stack: contextlib.ExitStack, info: int
     ) -> subprocess.Popen[bytes]:
-        stdin = stack.enter_context(_file(command.stdin))  # nobody waits for a reader of a file
+        stdin = stack.enter_context(_file(command.stdin))  # a file has no reader to wait for
         descriptors = {"stdin_fd": stdin, "output_fd": pipes.output_end, "status_fd": pipes.status_end}
         descriptors["lifeline_fd"] = pipes.lifeline_end
         setup = {
@@ -285,11 +285,11 @@ class Sandbox:
         self._complaints.close()
 
     def end(self, *, by_itself: bool) -> None:
-        """Wait until nothing is left; kill it all, unless the first process has reported and ends by itself."""
+        """Wait until nothing is left; kill everything, unless the first process has reported and ends by itself."""
         if not by_itself and self._process.returncode is None:
             if (
                 not self._is_confined
-            ):  # only the first process finds all that it started; once it is killed, nobody does
+            ):  # only the first process can find everything that it started; once it is killed, nothing can
                 self._pipes.close(self._pipes.lifeline)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_SWEEPING_S)
@@ -332,7 +332,7 @@ def _is_below(path: str, tops: Iterable[str]) -> bool:
 
 
 def _first_in(info: int) -> int:
-    """Read which process is the first in the sandbox; 0 when there was none."""
+    """Read which process is the first in the sandbox; 0 if there was none."""
     text = b""
     while piece := os.read(info, 4_096):
         text += piece
@@ -354,7 +354,7 @@ def _fill_in(text: str) -> bytes:
 
 
 def _wrapper(command: ShellCommand, files: Mapping[str, int], info: int) -> list[str]:
-    """Return the command that goes before Python's. What is mounted later covers what was before."""
+    """Return the command that goes before Python's. Later mounts cover earlier ones."""
     return [
         shutil.which("bwrap") or "bwrap", "--as-pid-1", "--die-with-parent", "--info-fd", str(info), "--clearenv", "--cap-drop", "ALL",
         "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
@@ -373,7 +373,7 @@ def _wrapper(command: ShellCommand, files: Mapping[str, int], info: int) -> list
 
 
 def _folders(command: ShellCommand) -> list[str]:
-    """Make the folders above visible paths. bubblewrap would give them the modes of those outside, which may be closed."""
+    """Make the folders above visible paths. bubblewrap would use the modes of those outside, which may deny access."""
     tops = command.visible.paths
     above = {
         str(parent)
@@ -403,7 +403,7 @@ def _read_only_mounts(command: ShellCommand) -> list[str]:
 
 _RUNG_NAME = "bubblewrap"
 
-#: In a network of its own a command may send datagrams, which reach nobody. So only connections count.
+#: In a network of its own a command may send datagrams, which reach no one. So only connections count.
 _ATTACK = """
 import sys
 addresses = _addresses
@@ -411,7 +411,7 @@ def _addresses(targets):
     return [each for each in addresses(targets) if each[1] == socket.SOCK_STREAM]
 run(sys.argv[1], 1)
 """
-_MARGIN_S = 3.0  # for the first process of the sandbox to start and to report; then all is killed
+_MARGIN_S = 3.0  # for the first process of the sandbox to start and to report; then everything is killed
 _PIECE_BYTES = 65_536
 _MOST_STATUS = 4_096
 #: The features that confine a command. It runs as this user, over this user's files; its use of the disk is watched, not bounded.
@@ -422,7 +422,7 @@ BOUNDS = Bounds(
     output_bytes=9 << 10,
 )  # fmt: skip
 
-#: exited by itself · at the time limit · because somebody stopped it · it filled the disk · too many processes · unknown
+#: exited by itself · at the time limit · because it was stopped · it filled the disk · too many processes · unknown
 How = Literal["exited", "timeout", "stopped", "disk", "processes", "lost"]
 
 
@@ -474,7 +474,7 @@ def stop() -> Iterator[StopSwitch]:
 def run_command(
     command: ShellCommand, bounds: Bounds = BOUNDS, grace_s: float = 1.0, switch: StopSwitch | None = None
 ) -> CommandEnd:
-    """Run a command to its end, at most `timeout_s` and `grace_s` long. Raises SandboxError when it cannot be run so confined."""
+    """Run a command to its end, at most `timeout_s` and `grace_s` long. Raises SandboxError if it cannot be confined like this."""
     start_s = time.monotonic()
     with shortages(), Pipes() as pipes:
         limits = {**attrs.asdict(bounds), "grace_s": grace_s}
@@ -545,7 +545,7 @@ def _command_end(reader: _CommandPipes, complaints: str, seconds: float) -> Comm
 
 
 def probe_commands() -> Rung:
-    """Try the sandbox for commands by attacking it from inside. The answer is kept like that of a rung."""
+    """Try the sandbox for commands by attacking it from inside. The result is kept like that of a rung."""
     with _lock:
         try:
             return _probe_commands()

@@ -1,7 +1,7 @@
-"""A proxy that lets a sandbox without a network reach the hosts that were named, and no other.
+"""A proxy that lets a sandbox without a network reach the listed hosts, and no others.
 
-It takes names, as NAME or NAME:PORT, and serves CONNECT and plain HTTP on a Unix socket (RFC 9110, RFC 9112). Names are compared as they were
-requested, and resolved here. It does not see into encrypted connections.
+It takes hosts, as NAME or NAME:PORT, and serves CONNECT and plain HTTP on a Unix socket (RFC 9110, RFC 9112). Names are compared as they are
+requested, and resolved here. It does not look into encrypted connections.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def places(host: str) -> list[tuple[str, int]]:
         or any(each in name for each in "/@ \t\r\n*")
         or (port and not (port.isdecimal() and 0 < int(port) <= _LAST_PORT))
     ):
-        raise ValueError(f"'{host}' names no host: NAME, or NAME:PORT")
+        raise ValueError(f"'{host}' is not a host: write NAME or NAME:PORT")
     return [(name.lower().rstrip("."), number) for number in ((int(port),) if port else _WEB)]
 
 
@@ -66,7 +66,7 @@ class _Connections:
                     each.shutdown(socket.SHUT_RDWR)
 
     def add(self, one: socket.socket) -> socket.socket:
-        """Add a socket. Raises ConnectionError when the command is over, or has too many."""
+        """Add a socket. Raises ConnectionError if the command is over or has too many sockets."""
         with self._lock:
             if self._over or len(self._open) >= _MOST_AT_ONCE:
                 one.close()
@@ -95,7 +95,7 @@ def _answer(one: socket.socket, allowed_places: frozenset[tuple[str, int]], conn
     try:
         one.settimeout(_CONNECT_S)
         _carry(one, allowed_places, connections)
-    except (OSError, ValueError):  # a side is gone, or does not speak HTTP: nobody reads an answer
+    except (OSError, ValueError):  # a side is gone, or does not speak HTTP: an answer would not be read
         pass
     finally:
         connections.drop(one)
@@ -109,7 +109,7 @@ def _carry(one: socket.socket, allowed_places: frozenset[tuple[str, int]], conne
     )
     if place not in allowed_places:
         names = ", ".join(sorted(f"{name}:{port}" for name, port in allowed_places))
-        text = f"{place[0]}:{place[1]} cannot be reached from here; allowed: {names}\n".encode()
+        text = f"{place[0]}:{place[1]} cannot be reached from here; allowed hosts: {names}\n".encode()
         one.sendall(
             b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s"
             % (len(text), text)

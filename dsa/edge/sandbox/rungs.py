@@ -1,11 +1,11 @@
-"""The rungs of the sandbox, their features, and what callers may require; nothing here starts a process.
+"""The rungs of the sandbox, their features, and what callers may require. Nothing here starts a process.
 
 A rung is a way to confine a process; a feature is something that the code then cannot do. `Confinement`, every result and `dsa doctor` use their names.
 `SandboxProgram`, `Bounds` and `SandboxOutcome` are what runs, what it may use, and its result.
 
-`visible` lists the files of this machine that code can read: Python, its library, and the system's shared libraries, none of which it could write.
-`python` is the command that starts Python inside, without an environment; `compile_modules` compiles modules of the folder `inside`, which travel with
-their setup and are never read from a path.
+`visible` lists the files of this machine that code can read: Python, its library, and the system's shared libraries, none of which it can write.
+`python` is the command that starts Python inside, without an environment; `compile_modules` compiles modules of the folder `inside`, which are sent with
+their setup and never read from a path.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from dsa.errors import DsaError
 
 #: Best first.
 RUNGS = {
-    "bubblewrap": "a file tree, user, processes and network of its own, set up by the program bwrap; then as the next",
+    "bubblewrap": "a file tree, user, processes and network of its own, set up by the program bwrap; then like the next rung",
     "namespaces": "a file tree, user, processes and network of its own, set up by system calls; then Landlock and a filter",
     "landlock": "files kept away by Landlock, sockets by a filter of system calls; limits",
     "limits": "limits on time, memory, files and processes, a filter of system calls, and the user's own rights",
@@ -36,8 +36,8 @@ FEATURES = {
     "no files outside": "It can read and write the files that its user can.",
     "own file tree": "It can see names, sizes and times of files outside, and change modes and times of its user's.",
     "no network": "It can use the network, and local services that listen on sockets.",
-    "own processes": "It can signal, and so kill, other processes of its user, the one that watches it among them.",
-    "no environments": "It can read the environment of other processes of its user, with the keys that are in it.",
+    "own processes": "It can signal, and so kill, other processes of its user, including the one that watches it.",
+    "no environments": "It can read the environment of other processes of its user, with the keys in it.",
     "own user": "It runs as the user who runs this.",
     "no privileges": "It keeps the capabilities of its user, and can gain others by programs that grant them.",
     "filtered system calls": "It can attack the kernel through any system call: nothing filters them.",
@@ -48,19 +48,19 @@ FEATURES = {
     "bounded open files": "It can open any number of files.",
     "bounded processes": "It can start any number of processes until the time limit.",
 }
-#: What stays possible on every rung.
+#: What remains possible on every rung.
 ALWAYS = (
     "It can read Python's library and the system's shared libraries.",
     "It can use the memory and time limits once for each process that it starts, up to the limit on processes.",
     "It can attack the kernel through the system calls that every program needs, and measure time to learn about the machine.",
-    "It can report any result it likes: a right value says nothing about how it was found.",
+    "It can report any result it likes: a correct value does not show how it was found.",
 )
 
 
 class SandboxError(DsaError):
-    """Raised when code cannot be confined as required. `missing` names the features, or the rung, that are not there.
+    """Raised when code cannot be confined as required. `missing` names the features, or the rung, that are not available.
 
-    With `is_shortage` this machine, or this process, is only short of files, processes or disk: later there may be enough.
+    `is_shortage` means that this machine, or this process, is only short of files, processes or disk; later there may be enough.
     """
 
     def __init__(self, message: str, missing: Collection[str] = (), *, is_shortage: bool = False) -> None:
@@ -68,13 +68,13 @@ class SandboxError(DsaError):
         self.missing, self.is_shortage = tuple(missing), is_shortage
 
 
-#: Hints for when this machine, or this process, is short of something.
+#: Hints for when this machine, or this process, is short of a resource.
 _HINTS = {
     errno.EMFILE: "this process has too many open files: close some, or raise its limit (ulimit -n)",
     errno.ENFILE: "the machine has too many open files",
-    errno.EFBIG: "this process may not write a file of that size: raise its limit (ulimit -f)",
-    errno.ENOSPC: "the folder for temporary files is full: make room, or name another (TMPDIR)",
-    errno.EDQUOT: "the folder for temporary files is full: make room, or name another (TMPDIR)",
+    errno.EFBIG: "this process may not write such a large file: raise its limit (ulimit -f)",
+    errno.ENOSPC: "the folder for temporary files is full: make room, or set another (TMPDIR)",
+    errno.EDQUOT: "the folder for temporary files is full: make room, or set another (TMPDIR)",
     errno.EAGAIN: "this user has too many processes: end some, or raise the limit (ulimit -u)",
     errno.ENOMEM: "there is too little memory",
 }
@@ -96,7 +96,7 @@ def _names(names: Iterable[str]) -> frozenset[str]:
 
 @attrs.frozen
 class Confinement:
-    """What every run must have, or else it is refused: `require` names features, or the lowest rung.
+    """What every run must have, or it is refused: `require` names features, or the lowest rung.
 
     `rung` picks exactly this rung instead of the best one. Raises ValueError for unknown names.
     """
@@ -114,7 +114,7 @@ class Confinement:
             raise ValueError(f"'{self.rung}' is not a rung of the sandbox: {', '.join(RUNGS)}")
 
     def missing(self, rung: str, features: Collection[str]) -> tuple[str, ...]:
-        """Return what is required and missing, in the order of the lists above."""
+        """Return the required features that are missing, in the order of the lists above."""
         order = list(RUNGS)
         lower = order[order.index(rung) + 1 :]
         have = {*features, rung, *lower}
@@ -134,9 +134,9 @@ End = Literal["exited", "signalled", "timeout", "flooded", "lost"]
 class SandboxProgram:
     """The text of a trusted Python program that defines `run(payload, result_fd)`.
 
-    `preload` names modules that are imported once, in the process from which calls are forked. `paths` are folders with such modules, beside
+    `preload` names modules that are imported once, in the process from which calls are forked. `paths` are folders with such modules, besides
     the standard library; code can read them. `prepare` is Python that this process then runs, once, in a namespace that calls do not see.
-    Where no process is kept warm, neither happens. `hash_seed` makes hashes of texts, and so the order of sets, the same in every call
+    If no process is kept warm, neither happens. `hash_seed` makes hashes of texts, and so the order of sets, the same in every call
     (PYTHONHASHSEED, 0 to 4294967295).
     """
 
@@ -151,7 +151,7 @@ class SandboxProgram:
         compile(self.text, "<program>", "exec")
         compile(self.prepare, "<prepare>", "exec")
         if self.hash_seed is not None and not 0 <= self.hash_seed < 1 << 32:
-            raise ValueError(f"hash_seed = {self.hash_seed} is not a seed: 0 to {(1 << 32) - 1}")
+            raise ValueError(f"hash_seed = {self.hash_seed} is not a valid seed: it must be 0 to {(1 << 32) - 1}")
 
     @property
     def setup(self) -> "WarmSetup":
@@ -169,15 +169,15 @@ class WarmSetup:
     hash_seed: int | None = None
 
 
-_MOST = (1 << 63) - 1  # what the kernel can count to
+_MOST = (1 << 63) - 1  # the largest number in the kernel
 
 
 @attrs.frozen
 class Bounds:
-    """The limits of one call. `result_bytes` bounds its report, `output_bytes` what is kept of its prints, at the beginning and at the end.
+    """The limits of one call. `result_bytes` limits its report, `output_bytes` what is kept of its output, at the beginning and at the end.
 
-    Processor time, memory, size of a file and open files are for each process; disk space is for the whole call, where it has its own folder.
-    If the calling process has a lower limit itself (`ulimit -H`), a call has that: see `SandboxOutcome.lowered_bounds`. Raises ValueError
+    Processor time, memory, size of a file and open files are for each process; disk space is for the whole call, if it has its own folder.
+    If the calling process has a lower limit itself (`ulimit -H`), a call gets that one: see `SandboxOutcome.lowered_bounds`. Raises ValueError
     for an invalid bound.
     """
 
@@ -195,19 +195,23 @@ class Bounds:
     def __attrs_post_init__(self) -> None:
         """Raise ValueError for what the kernel would refuse later, in a process that can no longer explain it."""
         if not (self.timeout_s > 0 and math.isfinite(self.timeout_s)):
-            raise ValueError(f"timeout_s = {self.timeout_s} is not a time to wait: a number of seconds above 0")
+            raise ValueError(
+                f"timeout_s = {self.timeout_s} is not a valid time limit: it must be a number of seconds above 0"
+            )
         for name, limit in attrs.asdict(self).items():
             if name != "timeout_s" and not (isinstance(limit, int) and 0 <= limit <= _MOST):
-                raise ValueError(f"{name} = {limit!r} is not a bound: a whole number from 0 to {_MOST}")
+                raise ValueError(
+                    f"{name} = {limit!r} is not a valid limit: it must be a whole number from 0 to {_MOST}"
+                )
 
 
 @attrs.frozen
 class SandboxOutcome:
     """The outcome of a call. `results` is what it reported; the code may have forged it, so treat it as a claim.
 
-    `code` is the exit status or the signal's number; `rung` and `features` say how the code was confined. `output` is the beginning of its
-    prints, `tail` the end of the rest, empty if there is none. `lowered_bounds` has the bounds, by name, that were lower than requested because
-    this user may not have more. `gap` says why system calls were not filtered; empty where they were.
+    `code` is the exit status or the signal's number; `rung` and `features` say how the code was confined. `output` is the beginning of what it
+    printed, `tail` the end of the rest, empty if there is none. `lowered_bounds` has the bounds, by name, that were lower than requested because
+    this user may not have more. `gap` says why system calls were not filtered; empty if they were.
     """
 
     end: End
@@ -261,10 +265,10 @@ def visible(more: tuple[str, ...] = ()) -> Visible:
 
 INSIDE = Path(__file__).with_name("inside")
 _PACKAGES = ("dsa", "dsa.edge", "dsa.edge.sandbox", "dsa.edge.sandbox.inside")
-#: With the environment that Python gets, this equals `-I`, which would ignore the seed for hashes.
+#: With the environment that Python gets, this is the same as `-I`, except that `-I` would ignore the seed for hashes.
 _ISOLATION_FLAGS = ("-P", "-s", "-S")
 
-#: Reads the setup, makes the modules that are in it, forgets the names under which they found each other, and serves.
+#: Reads the setup, makes the modules that are in it, removes the names under which they found each other, and serves.
 _BOOT = f"""
 import marshal, sys, types
 setup = marshal.loads(open(0, "rb", closefd=False).read())

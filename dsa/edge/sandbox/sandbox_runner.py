@@ -1,12 +1,12 @@
-"""The runner of the sandbox: a trusted program over untrusted code, confined on one rung.
+"""The runner of the sandbox: runs a trusted program on untrusted code, confined on one rung.
 
-`run_on` starts a call and returns what it reported. It trusts nothing that comes out: it reads pipes up to a bound, exit status and prints prove
-nothing, and at the deadline it kills the call with all that it started.
+`run_on` starts a call and returns what it reported. It trusts nothing that comes out: it reads pipes up to a limit, takes exit status and
+output as proof of nothing, and at the deadline kills the call and everything that it started.
 
-Calls are forked by a `Zygote`: a process with no environment but a seed for hashes, and no open files but its control socket and a view of `/proc` that
-code never gets. It ends when the socket is closed, also when this process is killed. A zygote that code cannot reach is kept warm: it starts at the
-first use, all threads share it, and it ends with this process. Elsewhere each call has its own. On rungs without a file tree of its own a call has a
-working directory, which is removed with all that is in it.
+Calls are forked by a `Zygote`: a process whose environment is only a seed for hashes, and whose only open files are its control socket and a view of `/proc`
+that code never gets. It ends when the socket is closed, even if this process is killed. A zygote that code cannot reach is kept warm: it starts at the
+first use, all threads share it, and it ends with this process. Otherwise each call has its own. On rungs without a file tree of its own a call has a
+working directory, which is removed with everything in it.
 """
 
 import atexit
@@ -51,7 +51,7 @@ _MOST_HELLO = 65_536
 class Zygote:
     """A process that forks one confined process for each call. `fault` says why it could not start; then it takes no calls.
 
-    `gap` says why system calls are not filtered; empty where they are. If it is not `warm`, its calls could reach it, and it takes only one.
+    `gap` says why system calls are not filtered; empty if they are. If it is not `warm`, its calls could reach it, so it takes only one.
     """
 
     process: subprocess.Popen[bytes]
@@ -69,7 +69,7 @@ class Zygote:
             raise SandboxError(f"the process that runs code is gone: {error}") from error
 
     def is_there(self) -> bool:
-        """Return whether it still runs."""
+        """Return whether it is still running."""
         return self.process.poll() is None
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class Zygote:
             self.process.wait()
 
     def forget(self) -> None:
-        """Forget it in a fork of the process that started it: the fork does not own it."""
+        """Forget it in a fork of the process that started it, because the fork does not own it."""
         self.control.close()
         self.process.returncode = 0
 
@@ -158,10 +158,10 @@ def _wrapper(rung: str, view: Visible) -> list[str]:
     if rung != "bubblewrap":
         return []
     command = [
-        shutil.which("bwrap") or "bwrap", "--as-pid-1",  # else the system would adopt its orphans
+        shutil.which("bwrap") or "bwrap", "--as-pid-1",  # otherwise the system would adopt its orphans
         "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
     ]  # fmt: skip
-    if os.geteuid() == 0:  # for each call it becomes another user, who then has nothing
+    if os.geteuid() == 0:  # for each call it becomes another user, who then owns nothing
         command += ["--cap-drop", "ALL"]
         command += [part for name in ("SETUID", "SETGID", "SYS_ADMIN") for part in ("--cap-add", f"CAP_{name}")]
     else:
@@ -185,7 +185,7 @@ _lock = threading.Lock()
 
 @contextlib.contextmanager
 def zygote(rung: str, setup: WarmSetup = WarmSetup()) -> Iterator[Zygote]:  # noqa: B008  # it is frozen
-    """Yield a zygote for a call, warm where that is safe. Raises SandboxError when the rung is not available, OSError when no process starts."""
+    """Yield a zygote for a call, warm where that is safe. Raises SandboxError when the rung is not available, OSError if no process can be started."""
     key = (rung, setup)
     with _lock:
         process = _warm.get(key)
@@ -228,12 +228,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
-_CLEANING_S = 10.0  # a process that escaped may go on writing
+_CLEANING_S = 10.0  # a process that escaped may keep writing
 
 
 @contextlib.contextmanager
 def working_directory() -> Iterator[str]:
-    """Yield a new directory, and remove it afterwards, however deep and closed it has become."""
+    """Yield a new directory, and remove it afterwards, even if it has become deep or has closed folders."""
     directory = tempfile.mkdtemp(prefix="dsa-")
     try:
         yield directory
@@ -245,7 +245,7 @@ def working_directory() -> Iterator[str]:
 
 
 def flatten(directory: Path, give_up: float) -> None:
-    """Delete everything below, however deep: code can nest directories deeper than rmtree can recurse."""
+    """Delete everything below, at any depth: code can nest directories deeper than rmtree can recurse."""
     fresh = 0
     while (entries := list(os.scandir(directory))) and time.monotonic() < give_up:
         for entry in entries:
@@ -261,7 +261,7 @@ def flatten(directory: Path, give_up: float) -> None:
             Path(entry.path).rmdir()
 
 
-_GRACE_S = 2.0  # for the worker to start and for the watching process to sweep; then all is killed
+_GRACE_S = 2.0  # for the worker to start and for the watching process to clean up; then everything is killed
 _PIECE_BYTES = 65_536
 _PIPES = ("result", "status", "output")
 
@@ -269,14 +269,14 @@ _PIPES = ("result", "status", "output")
 def run_on(
     rung: str, program: SandboxProgram, payload: str, bounds: Bounds, confinement: Confinement
 ) -> SandboxOutcome:
-    """Run `program` and call its `run(payload, result_fd)` on a rung. Never raises for what the code does.
+    """Run `program` and call its `run(payload, result_fd)` on a rung. It raises nothing because of what the code does.
 
     Raises SandboxError when code cannot be confined, or the rung lacks what is required; then nothing was run.
     """
     start_s = time.monotonic()
     with shortages(), zygote(rung, program.setup) as process, contextlib.ExitStack() as stack:
         if missing := confinement.missing(rung, process.features):
-            raise SandboxError(f"the sandbox '{rung}' lacks what is required: {', '.join(missing)}", missing)
+            raise SandboxError(f"the sandbox '{rung}' lacks required features: {', '.join(missing)}", missing)
         folder = "" if "own file tree" in process.features else stack.enter_context(working_directory())
         header = {"program": program.text, "bounds": attrs.asdict(bounds), "folder": folder}
         pipes = _CallPipes(bounds, stack)
@@ -289,7 +289,10 @@ def run_on(
 
 
 def _ask(process: Zygote, header: dict[str, Any], payload: str, pipes: "_CallPipes") -> None:
-    with tempfile.TemporaryFile() as head, tempfile.TemporaryFile() as body:  # a file cannot fill up while nobody reads
+    with (
+        tempfile.TemporaryFile() as head,
+        tempfile.TemporaryFile() as body,
+    ):  # unlike a pipe, a file does not fill up while nothing reads it
         try:
             for file, text in ((head, json.dumps(header)), (body, payload)):
                 file.write(text.encode("utf-8", "surrogatepass"))
@@ -300,7 +303,7 @@ def _ask(process: Zygote, header: dict[str, Any], payload: str, pipes: "_CallPip
 
 
 class _CallPipes:
-    """The pipes of a call, and what has been read of each so far."""
+    """The pipes of a call, and what has been read from each so far."""
 
     def __init__(self, bounds: Bounds, stack: contextlib.ExitStack) -> None:
         self._bounds = bounds
@@ -322,12 +325,12 @@ class _CallPipes:
         self.theirs.append(end)
 
     def hand_over(self) -> None:
-        """Close here the ends that the other side has now."""
+        """Close the ends here that the other side has now."""
         for file in self.theirs:
             os.close(file)
 
     def _cut(self) -> None:
-        """End the call: the watching process kills all of it, and reports."""
+        """End the call: the watching process kills everything in it, and reports."""
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -352,7 +355,7 @@ class _CallPipes:
             self._read(reader)
 
     def _read(self, reader: int) -> bool:
-        """Read one piece; return False at the end of the pipe. Keep at most one byte more than allowed, and of the output also the end."""
+        """Read one piece; return False at the end of the pipe. Keep at most one byte more than allowed, and also the end of the output."""
         name = self._names[reader]
         try:
             piece = os.read(reader, _PIECE_BYTES)

@@ -1,7 +1,7 @@
 """Attacks that the sandbox's features must withstand. `command_sandbox` runs this file as text, so it imports the standard library only.
 
-It reports the features that did not hold, each with the families of system calls that broke it. These calls have arguments with which nothing can
-happen, even if they get through. They count as stopped if the kernel refuses them as not permitted or not there, without looking at the arguments.
+It reports the features that did not hold, each with the families of system calls that broke it. The arguments of these calls are
+harmless, even if they get through. They count as stopped if the kernel refuses them as not permitted or unknown, without looking at the arguments.
 """
 
 import colorsys  # noqa: F401  # a module that nobody imports beforehand: the library must be there
@@ -133,7 +133,7 @@ def reachable_calls(judge: int) -> list[tuple[str, str]]:
             (feature, f"no numbers of system calls are known for {machine}") for feature in (_MEMORY, _FILTERED_CALLS)
         ]
     libc = ctypes.CDLL(None, use_errno=True)
-    values = {"judge": judge, "nice": libc.getpriority(2, 0)}  # as it is: nobody's is changed
+    values = {"judge": judge, "nice": libc.getpriority(2, 0)}  # as it is: nothing changes
 
     def passes(call: Call) -> bool:
         _, on_x86, on_arm, parameters = call
@@ -153,7 +153,7 @@ def reachable_calls(judge: int) -> list[tuple[str, str]]:
 
 
 def _ends_well(attack: Callable[[], Any]) -> bool:
-    """Return whether an attack works, made in a process of its own that it may end."""
+    """Return whether an attack works; it runs in a process of its own, which it may end."""
     child = os.fork()
     if child == 0:
         signal.alarm(5)
@@ -200,7 +200,7 @@ def _connect(family: int, kind: int, address: Any) -> None:  # noqa: ANN401  # a
 
 
 def _send_from_a_pair(path: str) -> None:
-    """Reach another process's socket without making one: the sockets of a pair can send datagrams to any."""
+    """Reach another process's socket without making a socket: those of a pair can send datagrams to any."""
     one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with one, other:
         one.sendmsg([b"x"], [], 0, path)

@@ -1,4 +1,4 @@
-"""A store of runs in memory, which ends with its process: for tests, and for runs that nobody needs later."""
+"""A store of runs in memory, which ends with its process: for tests, and for runs that are not needed later."""
 
 from collections.abc import Sequence
 
@@ -40,9 +40,9 @@ class MemoryStore:
         self._runs: dict[str, _StoredInMemory | None] = {}  # None: it was removed
 
     def create(self, run: str, text: str, entries: Sequence[Entry], summary: Summary | None = None) -> "MemoryJournal":
-        """Begin a run. Raises StoreError when the id is or was in use."""
+        """Begin a run. Raises StoreError if the id is or was in use."""
         if run in self._runs:
-            raise StoreError(f"there {'was' if self._runs[run] is None else 'is'} a run of that id already")
+            raise StoreError(f"there {'was' if self._runs[run] is None else 'is'} a run with that id already")
         record = self._runs[run] = _StoredInMemory(
             StoredRun(run, text, Ledger(entries), 1, _HOLDER), summary or Summary()
         )
@@ -94,7 +94,7 @@ class MemoryStore:
         others = [each for each in self._runs.values() if each is not None and message.id in each.inbox]
         if others and not (others[0] is record and record.inbox[message.id][0].repeats(message)):
             raise StoreError(
-                f"there is another message with the id {message.id}: a message that is not a repetition needs a new id"
+                f"another message has the id {message.id}: a message that is not a repetition needs a new id"
             )
         record.inbox.setdefault(message.id, (message, None))
 
@@ -110,7 +110,7 @@ class MemoryStore:
         raise StoreError(f"there is no message {message}; was its run removed?")
 
     def due(self, now_ms: int) -> tuple[str, ...]:
-        """Return the runs that nobody holds and that have something to do."""
+        """Return the runs that have no holder and have something to do."""
         return tuple(each.run for each in self.summaries(now_ms=now_ms) if each.is_due)
 
     def remove(self, *runs: str) -> None:
@@ -122,7 +122,7 @@ class MemoryStore:
         for record in records:
             record.stored_run = attrs.evolve(
                 record.stored_run, epoch=record.stored_run.epoch + 1
-            )  # its holder can write no more
+            )  # its holder can no longer write
             self._runs[record.stored_run.run] = None
 
     def _record(self, run: str) -> _StoredInMemory:
@@ -148,7 +148,7 @@ class MemoryJournal:
             raise LeaseLostError(self.run)
         for message, _ in outcomes:
             if record.inbox.get(message, (None, ""))[1] is not None:
-                raise StoreError(f"message {message} does not wait for run {self.run}; nothing was written")
+                raise StoreError(f"message {message} is not waiting for run {self.run}; nothing was written")
         now = record.stored_run
         record.stored_run = StoredRun(now.run, now.text, now.entries.extend(entries), now.epoch, now.holder)
         record.summary = summary or record.summary

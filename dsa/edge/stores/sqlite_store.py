@@ -3,10 +3,10 @@
 An append is one statement and one transaction with one fsync (WAL, `synchronous=FULL`). Hashes chain the rows and seal every other number, so that a
 change made behind the store's back is noticed when it is read.
 
-A run has one row for itself, one for each commit, and one that seals its end. The hash of a commit's row covers the row before. The sealing row stands
-behind the last commit, so that an append changes one page of the file; it also has the summary, so that a list of runs decodes no entries.
+A run has one row for itself, one for each commit, and one that seals its end. The hash of a commit's row covers the row before. The sealing row comes
+after the last commit, so that an append changes one page of the file; it also has the summary, so that a list of runs decodes no entries.
 
-Large texts are stored apart from their lines, once, under their SHA-256: a conversation that each line repeats costs its length once.
+Large texts are stored apart from their lines, once, under their SHA-256: a conversation that each line repeats is stored once.
 
 An inbox has the messages of a run, waiting or taken, with their outcomes. Each is sealed by a hash. If a message is deleted behind the store's back,
 only its sender misses it.
@@ -48,7 +48,7 @@ from dsa.runtime.run_store import (
     summary_of,
 )
 
-#: Lines up to this length stay as they are; in longer ones, texts from the second length on are kept apart (characters).
+#: Lines up to this length stay as they are; in longer ones, texts from the second length on are stored apart (characters).
 LONG_LINE, LONG_TEXT = 4_096, 1_024
 _KEY = re.compile(r"\$+content")
 #: A reference, and a key that looks like one, in a line. Quotes in texts are escaped, so neither matches inside a text.
@@ -62,7 +62,7 @@ def address(text: str) -> bytes:
 
 
 def apart(line: str) -> tuple[str, dict[bytes, str]]:
-    """Return a line with references in place of its large texts, and these texts by address. A short line stays as it is."""
+    """Return a line with references in place of its large texts, and these texts by address. A short line stays unchanged."""
     if len(line) <= LONG_LINE:
         return line, {}
     texts: dict[bytes, str] = {}
@@ -93,7 +93,7 @@ def _dumps(value: object) -> str:
 SPAN = 2**36
 #: The position of the row that seals the end of a run.
 END = SPAN - 1
-#: Stands in the row of a removed run in place of its machine's address.
+#: Written in the row of a removed run in place of its machine's address.
 REMOVED_MACHINE = b""
 
 RUN_COLUMNS = "number, run, machine, epoch, holder"
@@ -126,17 +126,17 @@ class RunRow:
         return hashlib.sha256(text.encode()).digest()
 
     def is_sound(self, seal: object) -> bool:
-        """Return whether the seal fits the row; a damaged row may hold anything."""
+        """Return whether the seal matches the row; a damaged row may hold anything."""
         kinds = (type(self.number), type(self.run), type(self.machine), type(self.epoch))
         return kinds == (int, str, bytes, int) and self.seal == seal
 
     def require_sound(self, seal: object) -> None:
-        """Raise DamageError unless the seal fits the row."""
+        """Raise DamageError unless the seal matches the row."""
         if not self.is_sound(seal):
             raise DamageError("its row in the table of runs was changed", str(self.run))
 
     def replace(self, connection: sqlite3.Connection, after: "RunRow") -> None:
-        """Write another row in place of this one. Raises LeaseLostError when this one has been replaced."""
+        """Write another row in place of this one. Raises LeaseLostError if this one has been replaced."""
         values = (after.machine, after.epoch, after.holder, after.seal, self.number, self.epoch)
         update = "UPDATE runs SET machine = ?, epoch = ?, holder = ?, seal = ? WHERE number = ? AND epoch = ?"
         if connection.execute(update, values).rowcount != 1:
@@ -175,7 +175,7 @@ class EndRow:
 
 
 def end_in(columns: _Columns, run: str, epoch: int) -> EndRow:
-    """Return the end of a run from its row, () if there is none. Raises DamageError unless the row is as written under the epoch."""
+    """Return the end of a run from its row, () if there is none. Raises DamageError unless the row is as it was written under the epoch."""
     place, _, _, line, _ = columns or _NO_ROW
     match = _END_LINE.fullmatch(line) if isinstance(line, str) else None
     if match is not None and place % SPAN == END and line.isascii():
@@ -189,7 +189,7 @@ def end_in(columns: _Columns, run: str, epoch: int) -> EndRow:
 
 
 class StoreCommit:
-    """Entries and a summary to be written at the end of a run. None: the previous summary stays."""
+    """Entries and a summary to be written at the end of a run. With None the previous summary stays."""
 
     __slots__ = ("_row", "after", "before", "run", "texts")
 
@@ -265,10 +265,10 @@ def _read_verified(connection: sqlite3.Connection, row: RunRow, start: int, link
             entries.extend(commit_entries(value))
             position, count = start + len(entries), count + 1
     if count < len(rows):
-        raise DamageError("from here on it is not what was written", row.run, position)
+        raise DamageError("from here on it differs from what was written", row.run, position)
     end_row = end_in(end, row.run, row.epoch)
     if (end_row.length, end_row.head) != (position, head):
-        raise DamageError(f"its end is not what was written: {position} entries are there", row.run)
+        raise DamageError(f"its end differs from what was written: it has {position} entries", row.run)
     return entries, end_row
 
 
@@ -291,7 +291,7 @@ def _sound_lines(
 
 
 def _values(lines: list[str]) -> Iterator[Any]:
-    """Read lines of JSON, many at once: this is quicker, and their keys share storage."""
+    """Read many lines of JSON at once: this is quicker, and their keys share storage."""
     for begin in range(0, len(lines), _BATCH):
         yield from value_of(f"[{','.join(lines[begin : begin + _BATCH])}]")
 
@@ -310,12 +310,12 @@ _Row = tuple[int, str, int, str, str | None, bytes]
 
 
 def post_message(connection: sqlite3.Connection, number: int, message: InboxMessage) -> None:
-    """Put a message into the inbox of a run, unless it is there. Raises StoreError if it is too long, or for another message with that id."""
+    """Put a message into the inbox of a run, unless it is there already. Raises StoreError if it is too long, or for another message with that id."""
     row = _find(connection, message.id)
     if row is not None:
         if row[2] != number or not message_of(row[3]).repeats(message):
             raise StoreError(
-                f"there is another message with the id {message.id}: a message that is not a repetition needs a new id"
+                f"another message has the id {message.id}: a message that is not a repetition needs a new id"
             )
         return
     (last,) = connection.execute("SELECT max(number) FROM inbox").fetchone()
@@ -335,11 +335,11 @@ def message_counts(connection: sqlite3.Connection) -> dict[int, int]:
 
 
 def take_messages(connection: sqlite3.Connection, number: int, run: str, outcomes: Sequence[MessageOutcome]) -> None:
-    """Write the outcomes of messages that waited for a run. Raises StoreError if one does not wait."""
+    """Write the outcomes of messages that waited for a run. Raises StoreError if one is not waiting."""
     for message, outcome in outcomes:
         row = _find(connection, message)
         if row is None or row[2] != number or row[4] is not None:
-            raise StoreError(f"message {message} does not wait for run {run}; nothing was written")
+            raise StoreError(f"message {message} is not waiting for run {run}; nothing was written")
         _write(connection, (*row[:4], outcome))
 
 
@@ -388,11 +388,11 @@ _ENDS = _END_OF.replace("WHERE run = :run", "ORDER BY number").replace("FROM run
 
 
 class SqliteStore:
-    """A `RunStore` in one file, which is made when there is none. Use it as a context manager, or `close` it.
+    """A `RunStore` in one file, which is made if it does not exist. Use it as a context manager, or `close` it.
 
     Use it in the thread that made it. `lock_patience_s` is how long it waits while other processes write. If it is `read_only`, or the file
-    or its folder cannot be written, it shows every commit, and methods that write raise StoreError. Raises StoreError when the file cannot
-    be opened or is another program's.
+    or its folder cannot be written, it shows every commit, and methods that write raise StoreError. Raises StoreError if the file cannot
+    be opened or belongs to another program.
     """
 
     def __init__(self, path: Path, *, lock_patience_s: float = 60.0, read_only: bool = False) -> None:
@@ -415,12 +415,12 @@ class SqliteStore:
     # -- writing a run ---------------------------------------------------------------------------------------------
 
     def create(self, run: str, text: str, entries: Sequence[Entry], summary: Summary | None = None) -> "SqliteJournal":
-        """Begin a run. Raises StoreError when the id is or was in use."""
+        """Begin a run. Raises StoreError if the id is or was in use."""
         with self._database.write_transaction() as connection:
             columns = connection.execute(_ROW, (run,)).fetchone()
             if columns is not None:
                 was_removed = columns[2] == REMOVED_MACHINE
-                raise StoreError(f"there {'was' if was_removed else 'is'} a run of that id already")
+                raise StoreError(f"there {'was' if was_removed else 'is'} a run with that id already")
             (last,) = connection.execute("SELECT max(number) FROM runs").fetchone()
             row = RunRow((last or 0) + 1, run, address(text), 1, self._database.holder)
             connection.execute(_NEW, (*attrs.astuple(row), row.seal))
@@ -458,7 +458,7 @@ class SqliteStore:
             commit.write(connection)
 
     def release(self, row: RunRow, commit: StoreCommit, *, rests: bool) -> bool:
-        """Give up the right to write a run, but not of one that rests and has messages in its inbox; return whether this was done."""
+        """Give up the right to write a run, unless it rests and has messages in its inbox; return whether this was done."""
         if not self._database.is_open:
             return True  # after a fault; the next process finds this holder dead
         with suppress(LeaseLostError), self._database.write_transaction() as connection:
@@ -467,7 +467,7 @@ class SqliteStore:
             row.replace(connection, attrs.evolve(row, holder=None))
             with suppress(
                 LeaseLostError
-            ):  # this process was interrupted before it knew of its last commit: the summary is of another one
+            ):  # this process was interrupted before it knew of its last commit, so the summary belongs to another one
                 commit.write(connection)
         return True
 
@@ -528,11 +528,11 @@ class SqliteStore:
         return summaries[0]
 
     def due(self, now_ms: int) -> tuple[str, ...]:
-        """Return the runs that nobody holds and that have something to do."""
+        """Return the runs that have no holder and have something to do."""
         return tuple(each.run for each in self.summaries(now_ms=now_ms) if each.is_due)
 
     def lost_count(self) -> int:
-        """Return how many runs are lost: runs are numbered from 1, and removed ones leave their row."""
+        """Return how many runs are lost: runs are numbered from 1, and removed ones keep their row."""
         with self._database.read_transaction() as connection:
             numbers = {number for (number,) in connection.execute("SELECT number FROM runs NOT INDEXED")}
             (last,) = connection.execute("SELECT max(place) FROM entries").fetchone()
@@ -554,7 +554,7 @@ class SqliteStore:
 
         connection, of_others, _ = (
             self._database.stamp()
-        )  # asked for often, and our own commits of entries change no inbox
+        )  # called often, and our own commits of entries do not change an inbox
         stamp = connection, of_others, self._written_inboxes
         return self._latest("inbox", run, stamp, read_messages)
 
@@ -610,7 +610,7 @@ class SqliteJournal:
 
     @property
     def epoch(self) -> int:
-        """How often the run has had a writer."""
+        """How many writers the run has had."""
         return self._row.epoch
 
     @property

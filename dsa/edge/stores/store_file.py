@@ -1,9 +1,9 @@
 """The file of the durable store: its tables, its transactions, and the locks that say who is alive and who writes.
 
-The locks are advisory file locks, which the kernel drops when a process ends, in whatever way. They work between processes and containers that share
+The locks are advisory file locks, which the kernel drops when a process ends, however it ends. They work between processes and containers that share
 a folder, on POSIX. A `Holder` is a living writer of runs; a `WriteTurn` lets one process write at a time.
 
-After an error in a write a handle is dead, since after a failed fsync the state of the disk is unknown. Open the file again to see it.
+After an error in a write a handle is dead, since after a failed fsync the state of the disk is unknown. Open the file again to find out.
 """
 
 import getpass
@@ -27,8 +27,8 @@ _PAUSE_S = 0.0005
 class Holder:
     """A process that may write runs: alive until its process ends or it is closed.
 
-    `name` names the process, and no two holders ever have the same. Make a holder only during a `WriteTurn`: it first removes what killed
-    holders have left.
+    `name` names the process, and no two holders ever have the same name. Make a holder only during a `WriteTurn`: it first removes what killed
+    holders have left behind.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,7 +52,7 @@ def is_alive(folder: Path, name: str) -> bool:
         file = os.open(folder / name, os.O_RDONLY)
     except FileNotFoundError:
         return False
-    except PermissionError:  # another user's, whose next process removes it if it is not alive
+    except PermissionError:  # another user's; that user's next process removes it if its holder is dead
         return True
     try:
         lives = not try_lock(
@@ -66,13 +66,13 @@ def is_alive(folder: Path, name: str) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Remove a holder's file. On a failing disk it stays, which does no harm: it is not locked any more."""
+    """Remove a holder's file. On a failing disk it stays, which does no harm, because it is no longer locked."""
     with suppress(OSError):
         path.unlink()
 
 
 def this_process() -> str:
-    """Return `USER@HOST (process NUMBER)` for this process; only HOST where the user has no name."""
+    """Return `USER@HOST (process NUMBER)` for this process; only HOST if the user has no name."""
     user = ""
     with suppress(ImportError, KeyError, OSError):
         user = f"{getpass.getuser()}@"
@@ -84,7 +84,7 @@ class WriteTurn:
 
     SQLite would take turns by itself, but some of its versions (3.7.0 to 3.51.2) can damage a file when one connection writes while another
     one checkpoints; here they never do both at once. A wait of more than `patience_s` raises an error: a process that is stopped (SIGSTOP)
-    while it writes would keep all others waiting. An `is_shared` turn only keeps others from writing.
+    while it writes would make all others wait. An `is_shared` turn only keeps others from writing.
     """
 
     def __init__(self, path: Path, patience_s: float, *, is_shared: bool = False) -> None:
@@ -98,12 +98,12 @@ class WriteTurn:
             if time.monotonic() > deadline_s:
                 raise TimeoutError(
                     f"another process has been writing to it for {self._patience_s:g} s; is it stopped? "
-                    f"`fuser {self._path}` says which one has it open: let it go on, or end it"
+                    f"`fuser {self._path}` says which process has it open: let it continue, or end it"
                 )
             time.sleep(_PAUSE_S)
 
     def give_back(self) -> None:
-        """Let the next one write."""
+        """Let the next process write."""
         unlock(self._file)
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ _TICK_NS = 10**9
 class _Snapshot:
     """A file that is only read, with every commit in its write-ahead log, also those of a killed writer.
 
-    SQLite reads such a file itself where the log and its index can be used. Where they cannot, a copy of both is read, and copied again when
+    SQLite reads such a file itself if the log and its index can be used. If not, a copy of both is read, and copied again when
     they have changed: SQLite's `immutable` would silently leave out what is only in the log. `require` raises if a connection has opened
     another program's file.
     """
@@ -162,7 +162,7 @@ class _Snapshot:
 
     def _open(self) -> sqlite3.Connection:
         self._path.stat()
-        with suppress(sqlite3.OperationalError):  # SQLite needs an index of the log, and can neither use nor make one
+        with suppress(sqlite3.OperationalError):  # SQLite needs an index of the log, but can neither use nor make one
             return self._require_valid(
                 sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
             )
@@ -182,7 +182,7 @@ class _Snapshot:
         return connection
 
     def _copy_to(self, folder: Path) -> Path:
-        """Copy file and log while nobody writes them."""
+        """Copy file and log while no process writes them."""
         turn = (
             WriteTurn(self._lock_path, self._patience_s, is_shared=True)
             if os.access(self._lock_path, os.R_OK)
@@ -201,7 +201,7 @@ class _Snapshot:
         return folder / self._path.name
 
     def _stamp(self) -> tuple[object, ...]:
-        """Return a value that differs after a change of the file or its log. Right after a change it equals no other stamp."""
+        """Return a value that differs after a change of the file or its log. Right after a change it differs from every other stamp."""
         stamp: list[object] = []
         for path in (self._path, self._log):
             with suppress(FileNotFoundError):
@@ -213,9 +213,9 @@ class _Snapshot:
 
 
 class StoreFile:
-    """The file as one process has it open: to write it, or to read it if `read_only` or where it may not be written.
+    """The file as one process has it open: for writing, or for reading only if `read_only` or if it may not be written.
 
-    Raises StoreError when the file cannot be opened or is another program's.
+    Raises StoreError if the file cannot be opened or belongs to another program.
     """
 
     def __init__(self, path: Path, patience_s: float, *, read_only: bool) -> None:
@@ -230,7 +230,7 @@ class StoreFile:
             else:
                 self._open_to_write(patience_s)
         except (OSError, sqlite3.Error, UnicodeDecodeError) as fault:  # SQLite quotes damaged names in its messages
-            problem = "cannot be read" if read_only else "no runs can be kept here"
+            problem = "cannot be read" if read_only else "runs cannot be stored here"
             raise StoreError(f"{path}: {problem}: {_reason(fault)}") from fault
 
     @property
@@ -319,7 +319,7 @@ class StoreFile:
             raise kind(f"{self.path}: cannot be read: {_reason(fault)}") from fault
 
     def stamp(self) -> tuple[object, object, int]:
-        """Return a value that stays equal until the file is written: the connection, and counters of others' commits and of its own.
+        """Return a value that stays the same until the file is written: the connection, and counters of other processes' commits and of its own.
 
         This takes microseconds.
         """
@@ -343,7 +343,9 @@ class StoreFile:
 
     def _require_writable(self) -> sqlite3.Connection:
         if self._snapshot is not None:
-            reason = "it was opened only to be read" if self._is_asked else "its folder or the file itself is read-only"
+            reason = (
+                "it was opened for reading only" if self._is_asked else "its folder or the file itself is read-only"
+            )
             raise StoreError(f"{self.path}: cannot be written: {reason}")
         return self._require_open()
 
@@ -369,7 +371,7 @@ class StoreFile:
             self._turn.give_back()
 
     def _take_turn(self) -> None:
-        """Wait for the turn. After a wait in vain the file is closed; nothing is checkpointed then, since the writer has it open."""
+        """Wait for the turn. If it does not come in time, the file is closed; nothing is checkpointed then, since the writer has it open."""
         try:
             self._turn.take()
         except TimeoutError as fault:
@@ -397,8 +399,10 @@ def _open_file(path: Path) -> sqlite3.Connection:
 def _make_ready(connection: sqlite3.Connection, path: Path) -> None:
     is_new = _require_ours(connection, path)
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    if mode != "wal":  # SQLite would go on without it, and a power cut could undo acknowledged writes
-        raise StoreError(f"{path}: no write-ahead log can be made here; is the disk failing, or on another machine?")
+    if mode != "wal":  # SQLite would continue without it, and a power cut could undo acknowledged writes
+        raise StoreError(
+            f"{path}: SQLite cannot make a write-ahead log here; is the disk failing, or on another machine?"
+        )
     if is_new:
         numbers = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
         connection.executescript(f"BEGIN IMMEDIATE; {numbers} {_TABLES} COMMIT")
@@ -406,7 +410,7 @@ def _make_ready(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _require_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Raise StoreError unless the file is one of this version; return whether it is an empty one."""
+    """Raise StoreError unless the file is one of this version; return whether it is empty."""
     connection.execute("PRAGMA cell_size_check = ON")
     (application,), (version,) = (
         connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
@@ -422,7 +426,7 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _make_folder(path: Path) -> None:
-    """Make the folder of a new file, and sync all names that lead there: SQLite syncs only the names in the folder itself.
+    """Make the folder of a new file, and sync all names that lead there, because SQLite syncs only the names in the folder itself.
 
     A process that made the folder may have been killed before it synced them, so they are synced until the file exists.
     """

@@ -1,13 +1,13 @@
 """Call slots: which call each piece of a stream belongs to, and the arguments of each call.
 
-`Slots` takes the entries of `tool_calls` in the order in which they come, and has calls in the order in which they began. Providers
-number calls or not, name them once or with every piece, send ids late, twice, anew, or never: `_slot_of` has the rules, in
+`Slots` takes the entries of `tool_calls` in the order in which they come, and has the calls in the order in which they began. Providers
+number calls or not, name them once or with every piece, and send ids late, twice, changed or never: `_slot_of` has the rules, in
 order.
 
 `Arguments` gathers the pieces of one call's arguments. A piece may be a fragment to append, all of the arguments so far, or all of them
-again. Which it was is certain only at the end, so there are two readings: all pieces one after the other, and the same with a
-piece that begins with all before it in its place. The first that is JSON holds: a text that is cut is never taken for anything else. Pieces
-are kept in lists, and each is read once: the cost is linear in what was sent.
+again. Which it was is certain only at the end, so there are two readings: all pieces joined, and the same except that a piece that
+begins with everything before it replaces that. The first reading that is JSON counts: a text that is cut is never taken for anything else. Pieces
+are kept in lists, and each is read once, so the cost is linear in what was sent.
 """
 
 import json
@@ -32,7 +32,7 @@ class SettledArguments:
 
 
 _UNREAD = object()
-#: What another call's arguments begin with: an object, or one that is encoded twice.
+#: The beginning of another call's arguments: an object, or one that is encoded twice.
 _BEGINNINGS = ("{", '"{')
 
 
@@ -56,7 +56,7 @@ class PieceReading:
 
     @property
     def text(self) -> str:
-        """All of it; joined once, so that asking again costs nothing."""
+        """All of it; joined only once."""
         if len(self._parts) > 1:
             self._scan()
             self._parts = ["".join(self._parts)]
@@ -73,7 +73,7 @@ class PieceReading:
 
     @property
     def value(self) -> dict[str, Any] | None:
-        """The object that the first value is, None when it is none; read once."""
+        """The first value as an object, or None if it is not one; read once."""
         if self._value is _UNREAD and self.first is not None:
             self._value = read_object(self.first).value
         return None if self._value is _UNREAD else self._value
@@ -85,7 +85,7 @@ class PieceReading:
 
     @property
     def open(self) -> bool:
-        """Whether a value has begun and not ended."""
+        """Whether a value has begun but not ended."""
         self._scan()
         return self._scanner.open
 
@@ -128,16 +128,16 @@ class Arguments:
 
     @property
     def complete(self) -> bool:
-        """Whether all pieces together are whole. By chance they only look so, when each had all so far: they are read then."""
+        """Whether all pieces together are complete. If each piece had everything so far, they may only look complete by chance; then they are read."""
         return self._concatenation.first is not None and (
             self._snapshot is None or self._concatenation.value is not None
         )
 
     def complete_before(self, piece: str | None) -> bool:
-        """Return whether they are whole, in one reading or the other, so that a piece may be of another call.
+        """Return whether they are complete in one of the readings, so that a piece may belong to another call.
 
-        A piece that begins with all before it may also be the inner part of an object, `{"a": ` and `{"a": 1}`: then what
-        comes next does not look like a beginning.
+        A piece that begins with all before it may also be the inner part of an object, `{"a": ` and `{"a": 1}`: then the
+        next piece does not look like a beginning.
         """
         if self.complete or self._snapshot is None:
             return self.complete
@@ -145,7 +145,7 @@ class Arguments:
         return begins and self._snapshot.alone
 
     def repeats(self, piece: str | None) -> bool:
-        """Return whether a piece, after complete arguments, says nothing new: empty, the same again, or its beginning."""
+        """Return whether a piece after complete arguments adds nothing: it is empty, the same again, or their beginning."""
         if not piece or piece.isspace():
             return True
         whole = self._concatenation if self.complete or self._snapshot is None else self._snapshot
@@ -154,7 +154,7 @@ class Arguments:
         return whole.value is not None and read_object(piece).value == whole.value
 
     def settle(self, *, cut: bool) -> SettledArguments:
-        """Return the settled arguments; `cut` says that the stream may have ended before they did."""
+        """Return the settled arguments; `cut` means that the stream may have ended before they did."""
         text = self.text
         if not text.strip() or text.strip() == "null":
             if cut:
@@ -171,7 +171,7 @@ class Arguments:
 
 
 def _read_pieces(pieces: PieceReading) -> SettledArguments | None:
-    """Read one object, or one with more after it; None when the pieces are neither."""
+    """Read one object, or one with more after it; None if the pieces are neither."""
     whole = read_object(pieces.text)
     if whole.value is not None:
         return SettledArguments((whole.value,), rescues=whole.rescues)
@@ -180,7 +180,7 @@ def _read_pieces(pieces: PieceReading) -> SettledArguments | None:
     if first is None or head.value is None:
         return None
     tail = pieces.text[len(first) :].strip()
-    if first.rstrip().endswith(tail) or first.lstrip().startswith(tail):  # its last piece again, or itself half
+    if first.rstrip().endswith(tail) or first.lstrip().startswith(tail):  # its last piece again, or half of itself
         return SettledArguments((head.value,), rescues=(*head.rescues, "repeated_arguments"))
     rest = [read_object(text) for text in values_in(tail)]
     values = [head.value, *(part.value for part in rest if part.value is not None)]
@@ -192,7 +192,7 @@ def _read_pieces(pieces: PieceReading) -> SettledArguments | None:
 
 
 def _which(values: list[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], str]:
-    """Return what several whole objects were: one again and again, one that grew, or several calls."""
+    """Return what several complete objects were: one repeated, one that grew, or several calls."""
     if all(value == values[0] for value in values):
         return (values[0],), "repeated_arguments"
     if not values[0] and all(value == values[1] for value in values[1:]):
@@ -210,7 +210,7 @@ def _grew(values: list[dict[str, Any]]) -> bool:
         return False
 
 
-#: The ids and names of servers that write down that there is none.
+#: The ids and names that servers send instead of leaving them out.
 _NONE = frozenset({"", "null", "None"})
 _KNOWN_KEYS = frozenset({"index", "id", "type", "function", "name", "arguments"})
 _IN_FUNCTION = frozenset({"name", "arguments", "id", "index", "parameters"})
@@ -221,7 +221,7 @@ _NO_KINDS: tuple[str, ...] = ()
 
 
 class _Piece(NamedTuple):
-    """What an entry says; None where it says nothing. `kinds` are the rescues that reading it took."""
+    """The content of an entry; None for what it does not have. `kinds` are the rescues that reading it took."""
 
     place: int | None  # the index
     id: str | None
@@ -232,12 +232,12 @@ class _Piece(NamedTuple):
 
     @property
     def says_only_extra(self) -> bool:
-        """Whether it has only what the provider wants back."""
+        """Whether it has only what the provider expects back."""
         return self.id is None and self.name is None and not self.arguments and bool(self.extra)
 
 
 def _read_piece(entry: Mapping[str, Any]) -> _Piece | None:
-    """Read an entry; None for one that is wholly empty."""
+    """Read an entry; None for one that is completely empty."""
     function = entry.get("function")
     if not isinstance(function, dict):
         function = _NOTHING
@@ -270,7 +270,7 @@ def _others(values: Mapping[str, Any], known_keys: frozenset[str]) -> dict[str, 
 
 
 def _text(value: object) -> str | None:
-    """Return a text that says something."""
+    """Return a text that is not empty."""
     return value if isinstance(value, str) and value not in _NONE else str(value) if type(value) is int else None
 
 
@@ -315,14 +315,14 @@ class Slots:
         return iter(self._slots)
 
     def take(self, entries: list[Any], *, whole: bool = False) -> None:
-        """Take the entries of one chunk; `whole` says that each is a complete call (Ollama's own protocol)."""
+        """Take the entries of one chunk; `whole` means that each is a complete call (Ollama's own protocol)."""
         named_slots: set[Slot] = set()
         for entry in entries:
             if isinstance(entry, dict) and (piece := _read_piece(entry)) is not None:
                 self._place(piece, named_slots, whole=whole)
 
     def attach(self, extra: Mapping[str, Any]) -> None:
-        """Take what a provider sent beside the entries, for the call before it, or else the next one."""
+        """Take what a provider sent beside the entries; it belongs to the call before it, or else to the next one."""
         self._add_extra(self._last, dict(extra))
 
     def _place(self, piece: _Piece, named_slots: set[Slot], *, whole: bool) -> None:
@@ -344,7 +344,7 @@ class Slots:
         self._last = slot
 
     def _slot_of(self, piece: _Piece, named_slots: set[Slot]) -> Slot | None:
-        """Return the call that a piece goes on with; None when it begins one."""
+        """Return the call that a piece continues; None if it begins one."""
         last = self._last
         if last is None:
             return None
@@ -364,7 +364,7 @@ class Slots:
         return last if late else None
 
     def _begins(self, piece: _Piece, slot: Slot, named_slots: set[Slot]) -> bool:
-        """Return whether a piece begins a call, though its index, or its place, is another call's."""
+        """Return whether a piece begins a call although its index or place belongs to another call."""
         if piece.name is None or slot.name is None:
             return False
         if piece.name != slot.name:
@@ -375,7 +375,7 @@ class Slots:
         return complete and (slot in named_slots or not slot.arguments.repeats(piece.arguments))
 
     def _begins_with_id(self, piece: _Piece, slot: Slot) -> bool:
-        """Return whether a piece with a call's id begins another: servers exist that give all calls one id."""
+        """Return whether a piece with a call's id begins another call: some servers give all calls the same id."""
         if piece.name is None or slot.name is None:
             return False
         if piece.name != slot.name:
@@ -383,7 +383,7 @@ class Slots:
         return slot.arguments.complete_before(piece.arguments) and not slot.arguments.repeats(piece.arguments)
 
     def _begins_by_name(self, name: str, slot: Slot) -> bool:
-        """Return whether another name is another call's, and not the rest of a name that came in pieces."""
+        """Return whether a different name belongs to another call, and is not the rest of a name that came in pieces."""
         return not (slot.name is not None and slot.arguments.empty and self._tools.goes_on(slot.name, name))
 
     def _open_slot(self, piece: _Piece) -> Slot:
@@ -403,7 +403,7 @@ class Slots:
         return slot
 
     def _go_on(self, slot: Slot, piece: _Piece) -> None:
-        """Take from a later piece what it says of its call beside the arguments."""
+        """Take from a later piece what it says about its call besides the arguments."""
         if piece.place is not None and piece.place != slot.index:
             if slot.index is None:
                 slot.index = piece.place
@@ -443,7 +443,7 @@ class Slots:
 
 
 def _goes_on_by_id(slot: Slot, piece: _Piece) -> bool:
-    """Return whether a call's id settles that a piece is of it: not when it has a name and an index of its own."""
+    """Return whether a call's id settles that a piece belongs to it: not if the piece has a name and an index of its own."""
     if piece.place in {None, slot.index} or piece.name is None:
         return True
     is_unfinished = not slot.arguments.empty and not slot.arguments.complete
@@ -451,6 +451,6 @@ def _goes_on_by_id(slot: Slot, piece: _Piece) -> bool:
 
 
 def _begins_nameless(piece: _Piece, slot: Slot) -> bool:
-    """Return whether arguments at an index that no call has begin a call whose name comes later: nothing is unfinished."""
+    """Return whether arguments at an unused index begin a call whose name comes later, because nothing is unfinished."""
     has_arguments = piece.arguments is not None and not piece.arguments.isspace() and piece.arguments != ""
     return has_arguments and piece.place is not None and slot.name is not None and slot.arguments.complete

@@ -2,8 +2,8 @@
 
 `read_tools` takes tools as a request has them (OpenAI's objects, Ollama's, MCP's), a mapping from names to JSON schemas, or bare names.
 
-`read_object` and `read_value` read arguments as JSON, repaired where the repair is certain: raw control characters, Python's way of
-writing, commas before a closing bracket, one encoding too many. They never close what is open and never guess what is missing.
+`read_object` and `read_value` read arguments as JSON, repaired where the repair is certain: raw control characters, Python's
+notation, commas before a closing bracket, one encoding too many. They never close what is open and never guess what is missing.
 """
 
 import json
@@ -28,7 +28,7 @@ _JSON_ESCAPES = frozenset('"\\/bfnrtu')
 
 @attrs.frozen
 class ArgumentsReading:
-    """A text as read: its value; whether it is JSON at all; the rescues that it took."""
+    """The result of reading a text: its value, whether it is JSON at all, and the rescues that it took."""
 
     value: Any
     json: bool = True
@@ -39,7 +39,7 @@ _UNREADABLE = ArgumentsReading(None, json=False)
 
 
 def read_object(text: str) -> ArgumentsReading:
-    """Read a text as an object; the value is None for all else."""
+    """Read a text as an object; the value is None for anything else."""
     result = read_value(text)
     if isinstance(result.value, str):
         inner = read_value(result.value)
@@ -49,7 +49,7 @@ def read_object(text: str) -> ArgumentsReading:
 
 
 def read_value(text: str) -> ArgumentsReading:
-    """Read a text as JSON of any kind: as it stands, with raw control characters, then rewritten."""
+    """Read a text as JSON of any kind: unchanged, then with raw control characters, then rewritten."""
     value = _load_json(text, strict=True)
     if value is not _UNREADABLE:
         return ArgumentsReading(value)
@@ -64,7 +64,7 @@ def read_value(text: str) -> ArgumentsReading:
 def _load_json(text: str, *, strict: bool) -> Any:  # noqa: ANN401  # JSON of any kind
     try:
         return json.loads(text, strict=strict, parse_constant=_no_constant)
-    except (ValueError, RecursionError):  # not JSON, a number of thousands of digits, nested too deeply
+    except (ValueError, RecursionError):  # not JSON, or a number of thousands of digits, or nested too deeply
         return _UNREADABLE
 
 
@@ -73,7 +73,7 @@ def _no_constant(name: str) -> None:
 
 
 def _rewrite(text: str) -> tuple[str, tuple[str, ...]]:
-    """Write a text as JSON where it is Python's, without its spare commas; return which of both it took."""
+    """Rewrite Python's notation as JSON and remove spare commas; return which of the two was needed."""
     kinds: list[str] = []
 
     def rewrite_token(match: re.Match[str]) -> str:
@@ -107,7 +107,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def has_grown(before: Any, after: Any) -> bool:  # noqa: ANN401  # JSON of any kind
-    """Return whether a value is an earlier one that has gone on: more keys, more items, longer texts."""
+    """Return whether a value is an earlier one that has grown: more keys, more items, longer texts."""
     match before, after:
         case dict(), dict():
             return all(key in after and has_grown(value, after[key]) for key, value in before.items())
@@ -119,17 +119,17 @@ def has_grown(before: Any, after: Any) -> bool:  # noqa: ANN401  # JSON of any k
             return bool(before is None or (type(before) is type(after) and before == after))
 
 
-#: Where the schema of the parameters stands: OpenAI and Ollama, MCP, Anthropic, and our own registry.
+#: The key of the parameters' schema: OpenAI and Ollama, MCP, Anthropic, and our own registry.
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema", "schema")
-#: What stands around a name in the texts of models that write channels, and before it.
+#: What comes around a name in the texts of models that write channels, and before it.
 _CHANNEL_MARK = re.compile(r"<\|[^<>|]{0,40}\|?>?")
 _PREFIXES = ("to=", "functions.")
-_TOOL_FORM = "a tool is a name, or an object with a name as requests have it"
+_TOOL_FORM = "a tool is a name, or an object with a name as in requests"
 
 
 @attrs.frozen
 class Tools:
-    """Names with the schemas of their parameters, empty where none is known."""
+    """Names with the schemas of their parameters, empty where unknown."""
 
     schemas: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
 
@@ -140,11 +140,11 @@ class Tools:
         return bool(self.schemas)
 
     def goes_on(self, name: str, more: str) -> bool:
-        """Return whether a name that is not a tool's becomes one, or the beginning of one, with what follows."""
+        """Return whether a name that is not a tool's becomes a tool's name, or the beginning of one, together with what follows."""
         return name not in self.schemas and any(tool_name.startswith(name + more) for tool_name in self.schemas)
 
     def resolve_name(self, name: str) -> str:
-        """Return the tool that a name means, without white space, prefixes and channel marks around it; the bare name where that is not exactly one tool."""
+        """Return the tool that a name means, without white space, prefixes and channel marks around it; the bare name unless that is exactly one tool."""
         if not name or name in self.schemas:
             return name
         parts = ["".join(part.split()) for part in _CHANNEL_MARK.split(name)]
@@ -154,7 +154,7 @@ class Tools:
         return matches[0] if len(matches) == 1 else plain[0] if plain else name
 
     def once(self, name: str) -> str:
-        """Return the name that was written several times, `searchsearch`; else the name as it is."""
+        """Return the name once if it was written several times, as in `searchsearch`; otherwise the name unchanged."""
         for tool_name in self.schemas:
             if (
                 name
@@ -167,7 +167,7 @@ class Tools:
         return name
 
     def needs_arguments(self, tool: str) -> bool:
-        """Return whether a tool has a parameter that must be given, as far as its schema says."""
+        """Return whether a tool has a required parameter, as far as its schema says."""
         return bool(self.schemas.get(tool, {}).get("required"))
 
     def parameters(self, tool: str) -> frozenset[str]:
@@ -193,7 +193,7 @@ def _without_prefixes(name: str) -> str:
 
 
 def _types(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Return the types that a schema allows, those of its alternatives too; `null` is left out."""
+    """Return the types that a schema allows, including those of its alternatives, without `null`."""
     own = schema.get("type", ())
     types = {own} if isinstance(own, str) else {kind for kind in own if isinstance(kind, str)}
     if "enum" in schema and not types:
@@ -205,7 +205,7 @@ def _types(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _value(text: str) -> Any:  # noqa: ANN401  # JSON of any kind
-    """Return the value of a text that is JSON, or nearly so; else the text."""
+    """Return the value of a text that is JSON, or nearly so; otherwise the text."""
     body = text.strip()
     if body.startswith("{"):
         value = read_object(body).value
@@ -225,7 +225,7 @@ def read_tools(tools: object) -> Tools:
     if isinstance(tools, Mapping):
         return Tools({str(name): schema if isinstance(schema, Mapping) else {} for name, schema in tools.items()})
     if isinstance(tools, str) or not isinstance(tools, Iterable):
-        raise TypeError(f"tools are given as a list; {_TOOL_FORM}")
+        raise TypeError(f"tools must be a list; {_TOOL_FORM}")
     return Tools(dict(_read_tool(tool) for tool in tools))
 
 

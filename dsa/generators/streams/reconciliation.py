@@ -1,10 +1,10 @@
 """Reconciliation of a stream: a provider's chunks, one by one, and the tool calls and text that they add up to.
 
 `StreamReconciler` takes chunks of OpenAI's protocol, in all the shapes that servers give it, and of Ollama's own; it returns the text that
-can be shown while it still comes, and in the end the result. All that is shown is the beginning of the text that remains in the
-end, except for white space around the calls that are taken out, and for JSON whose tag was never opened: only its end shows what it is.
+can be shown while the stream goes on, and in the end the result. What was shown is always the beginning of the final text, except for
+white space around the calls that are taken out, and for JSON whose tag was never opened: only its end shows what it is.
 
-At the end `conclude` settles the calls, finds those in the text, makes ids unique, and makes the finish reason fit. Pure: no clock, no chance,
+At the end `conclude` settles the calls, finds those in the text, makes ids unique, and corrects the finish reason. It uses no clock, no chance and
 no network; the same chunks give the same result, including the ids that had to be made. Whatever the chunks hold, it raises only
 TypeError, for a value that cannot be a chunk.
 """
@@ -42,18 +42,18 @@ _REASONS = {
     "prohibited_content": "content_filter", "spii": "content_filter", "refusal": "content_filter", "error_toxic": "content_filter",
     "error": "error", "network_error": "error", "insufficient_system_resource": "error", "abort": "error",
 }  # fmt: skip
-#: Which of several finish reasons holds: some servers send `stop` with every chunk.
+#: Which of several finish reasons counts: some servers send `stop` with every chunk.
 _RANKS = {"error": 3, "content_filter": 2, "length": 2}
-#: The finish reasons of a model that came to its end.
+#: The finish reasons of a model that finished.
 _NORMAL_ENDS = frozenset({"stop", "tool_calls"})
-#: What a provider calls an answer that is malformed begins so (`malformed_function_call`, `malformed_response`).
+#: The beginning of a provider's finish reason for a malformed answer (`malformed_function_call`, `malformed_response`).
 _MALFORMED_PREFIX = "malformed"
-#: Ids that are made have nine letters and digits: Mistral takes no others, and all others take these.
+#: Ids that are made have nine letters and digits: Mistral accepts only these, and all others accept them too.
 _ID_LENGTH = 9
 
 
 def plain_reason(reason: object) -> str | None:
-    """Return a finish reason in the words of `StreamResult`; None when there is none."""
+    """Return a finish reason in the words of `StreamResult`; None if there is none."""
     if not isinstance(reason, str) or reason in {"null", "None"}:
         return None
     return _REASONS.get(reason.lower(), reason.lower())
@@ -61,7 +61,7 @@ def plain_reason(reason: object) -> str | None:
 
 @attrs.define(eq=False)
 class StreamState:
-    """What the chunks have brought so far. `text_tools` are the tools whose calls are looked for in the text."""
+    """The content of the chunks so far. `text_tools` are the tools whose calls are looked for in the text."""
 
     slots: Slots
     tools: Tools
@@ -76,7 +76,7 @@ class StreamState:
     stream_id: str | None = None
     model: str = ""
     error: StreamError | None = None
-    over: bool = False  # a finish reason came, and nothing was said after it
+    over: bool = False  # a finish reason came, and nothing after it
 
     def new_part(self, text: str) -> str:
         """Return the new part of a text that may be all the text so far and more, or only the next part."""
@@ -84,7 +84,7 @@ class StreamState:
         return text.removeprefix(self.content[0])
 
     def take_finish(self, reason: object) -> None:
-        """Take a finish reason; the last holds, unless one before was worse."""
+        """Take a finish reason; the last counts, unless an earlier one was worse."""
         plain = plain_reason(reason)
         if plain is not None:
             if _RANKS.get(plain, 1) >= _RANKS.get(self.finish or "", 0):
@@ -92,7 +92,7 @@ class StreamState:
             self.over = True
 
     def fail(self, error: StreamError) -> None:
-        """Take an error; the first holds."""
+        """Take an error; the first counts."""
         self.error = self.error or error
 
 
@@ -126,16 +126,16 @@ def conclude(state: StreamState) -> StreamResult:
 
 
 def _clean_call(call: StreamCall) -> StreamCall:
-    """Return a call without halves of characters. Arguments are cleaned once they are read: JSON writes halves as escapes."""
+    """Return a call without halves of characters. Arguments are cleaned after they are read, because JSON writes halves as escapes."""
     about = attrs.evolve(call, id=join_halves(call.id), name=join_halves(call.name), extra=as_unicode(call.extra))
     try:
         return attrs.evolve(about, arguments=as_unicode(call.arguments), text=join_halves(call.text))
-    except RecursionError:  # nested too deeply for anyone who walks it
+    except RecursionError:  # nested too deeply to be walked
         return attrs.evolve(about, arguments=None, error=call.error or INVALID_ARGUMENTS, text=join_halves(call.text))
 
 
 def _calls_of_slot(slot: Slot, tools: Tools, rescues: Counter[str], *, cut: bool) -> list[StreamCall]:
-    """Return the call of a slot, or those that were sent as one; none of an empty slot."""
+    """Return the call of a slot, or those that were sent as one; empty for an empty slot."""
     if slot.name is None and slot.arguments.empty:
         return []
     arguments = slot.arguments.settle(cut=cut)
@@ -160,7 +160,7 @@ def _calls_of_slot(slot: Slot, tools: Tools, rescues: Counter[str], *, cut: bool
 def _calls_in_text(
     parts: SpeechParts, reasoning: str, state: StreamState, rescues: Counter[str], *, has_ended: bool
 ) -> tuple[list[StreamCall], str]:
-    """Return the calls that are written into the text, and the rest of it; in the reasoning only when the text is empty."""
+    """Return the calls that are written into the text, and the rest of it; look in the reasoning only if the text is empty."""
     channel_calls = [
         call
         for each in parts.calls
@@ -192,7 +192,7 @@ def _calls_in_channel(
 
 
 def _with_ids(calls: list[StreamCall], stream_id: str, rescues: Counter[str]) -> list[StreamCall]:
-    """Return every call an id of its own: the provider's where it is usable, else one made from what is known."""
+    """Return every call an id of its own: the provider's if it is usable, else one made from what is known."""
     taken_ids = {call.id for call in calls if call.id}
     seen_ids: set[str] = set()
     result = []
@@ -216,7 +216,7 @@ def _new_id(text: str, taken_ids: set[str]) -> str:
 
 
 def _finish(finish: str | None, calls: list[StreamCall], rescues: Counter[str]) -> str | None:
-    """Make the finish reason say what is there, where the provider's does not."""
+    """Correct a provider's finish reason that does not say what is there."""
     if finish == "tool_calls" and not calls:
         rescues["finish_without_calls"] += 1
         return "stop"
@@ -238,7 +238,7 @@ def _error(state: StreamState, calls: list[StreamCall]) -> StreamError | None:
         return StreamError("malformed", f"the provider calls the answer malformed: {why}")
     if not calls or state.finish in _NORMAL_ENDS:
         return None
-    code, message = _NOT_ENDED.get(state.finish, ("unknown_end", "nobody knows whether the calls are whole"))
+    code, message = _NOT_ENDED.get(state.finish, ("unknown_end", "it is not known whether the calls are complete"))
     return StreamError(code, f"{message}: {why}")
 
 
@@ -261,7 +261,7 @@ _FIRST = re.compile(r"[<\[]")
 
 
 class StreamText:
-    """The text that can be shown, piece by piece. Without offered tools all of it is: nothing can be a call."""
+    """The text that can be shown, piece by piece. Without offered tools all of it can be, because nothing can be a call."""
 
     __slots__ = ("_has_begun", "_is_holding", "_kept_text", "_tools")
 
@@ -286,7 +286,7 @@ class StreamText:
         return self._up_to_a_mark(text)
 
     def _begins(self, text: str) -> bool:
-        """Decide by its beginning whether a text may be only a call; keep it while that is open."""
+        """Decide by its beginning whether a text may be only a call; keep it until that is decided."""
         start = text.lstrip()
         if start.startswith(("{", "[")) or FENCE_BEGIN.match(start):
             self._is_holding = True
@@ -324,8 +324,8 @@ class StreamReconciler:
     """Reads the chunks of one stream: `feed` them, then `finish`.
 
     `tools` are the tools that were offered: as the request has them, a mapping of names to JSON schemas, or names. Without
-    them no call is looked for in the text. Only the first choice of a stream with several is read. With
-    `text_calls=False` what is written into the text stays there.
+    them the text is not searched for calls. Only the first of several choices in a stream is read. With
+    `text_calls=False` calls that are written into the text stay there.
     """
 
     def __init__(self, tools: object = (), *, text_calls: bool = True) -> None:
@@ -351,13 +351,13 @@ class StreamReconciler:
     def fail(self, code: str, message: str) -> None:
         """Record that the stream broke off: a lost connection (`interrupted`), a time limit (`timeout`).
 
-        After the finish reason nothing of the answer can be missing: then that is no error.
+        After the finish reason nothing of the answer can be missing, so this is not an error then.
         """
         if not self._state.over:
             self._state.fail(StreamError(code, message))
 
     def finish(self) -> StreamResult:
-        """Return the result of all that was fed."""
+        """Return the result of everything that was fed."""
         return conclude(self._state)
 
     def _feed(self, chunk: Mapping[str, Any]) -> str:
@@ -393,7 +393,7 @@ class StreamReconciler:
         return text
 
     def _native(self, chunk: Mapping[str, Any]) -> str:
-        """Take a line of Ollama's own protocol: a message per line, each call whole, counts in the last line."""
+        """Take a line of Ollama's own protocol: a message per line, each call complete, counts in the last line."""
         text = self._take_message(chunk["message"], whole=True)
         if chunk.get("done"):
             self._state.take_finish(chunk.get("done_reason") or "stop")
@@ -423,7 +423,7 @@ class StreamReconciler:
         return self._take_content(delta.get("content"), snapshot=snapshot)
 
     def _take_content(self, content: object, *, snapshot: bool) -> str:
-        """Take a content; return the text of it that can be shown."""
+        """Take content; return the part of its text that can be shown."""
         if not content:
             return ""
         text = content if isinstance(content, str) else self._text_of(content)
@@ -438,7 +438,7 @@ class StreamReconciler:
         return self._display.feed(piece) if piece else ""
 
     def _text_of(self, parts: object, depth: int = 0) -> str:
-        """Return the text of a content that comes in parts, as Mistral's does; thoughts among them go with the reasoning."""
+        """Return the text of content that comes in parts, as Mistral's does; thoughts among them go to the reasoning."""
         texts = []
         for part in parts if isinstance(parts, list) and depth < _DEEPEST else []:
             if isinstance(part, str):
@@ -454,8 +454,8 @@ class StreamReconciler:
 def reconcile_stream(chunks: Iterable[object], tools: object = ()) -> StreamResult:
     """Turn a stream into tool calls, text, the reason why it ended, its error, and the rescues that it took.
 
-    `chunks` are mappings, objects with `model_dump`, or JSON as text or bytes; `tools` are what was offered, as for
-    StreamReconciler. Raises what reading `chunks` raises, and TypeError for what is not a chunk.
+    `chunks` are mappings, objects with `model_dump`, or JSON as text or bytes; `tools` are the offered tools, as for
+    StreamReconciler. Raises what reading `chunks` raises, and TypeError for a value that is not a chunk.
     """
     reconciler = StreamReconciler(tools)
     for chunk in chunks:
@@ -489,7 +489,9 @@ def _objects_of(chunk: object) -> Iterator[dict[str, object] | StreamError]:
     elif hasattr(chunk, "model_dump"):
         yield chunk.model_dump()
     elif chunk is not None:
-        raise TypeError(f"a chunk is a mapping, JSON text, or has model_dump(); not {type(chunk).__name__}")
+        raise TypeError(
+            f"a chunk must be a mapping, JSON text, or an object with model_dump(); not {type(chunk).__name__}"
+        )
 
 
 def _objects_of_text(text: str) -> Iterator[dict[str, object] | StreamError]:
@@ -497,7 +499,7 @@ def _objects_of_text(text: str) -> Iterator[dict[str, object] | StreamError]:
         try:
             yield json.loads(text)
         except (ValueError, RecursionError):
-            pass  # several objects, a line each: read below
+            pass  # several objects, one on each line: read below
         else:
             return
     for line in text.splitlines():

@@ -11,12 +11,12 @@ import attrs
 
 from dsa.immutable import immutable
 
-#: The largest count or cost that is believed of a server: a budget is a sum of them.
+#: The largest count or cost that a server is believed: a budget is a sum of them.
 _MOST_COUNTED = 10**12
 
 
 def count_in(value: object) -> int | None:
-    """Return a value as a count of tokens; None for what is not one."""
+    """Return a value as a count of tokens; None if it is not one."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_COUNTED:
         return value
     return None
@@ -26,35 +26,35 @@ def count_in(value: object) -> int | None:
 TRUNCATED_ARGUMENTS, INVALID_ARGUMENTS, MISSING_NAME = "truncated_arguments", "invalid_arguments", "missing_name"
 CALL_ERRORS: dict[str, str] = {
     TRUNCATED_ARGUMENTS: "The arguments end before they are complete.",
-    INVALID_ARGUMENTS: "The arguments are complete and not a JSON object.",
+    INVALID_ARGUMENTS: "The arguments are complete but not a JSON object.",
     MISSING_NAME: "No name came with the call.",
 }
 
 #: What may be wrong with a stream as a whole: then none of its calls is executable.
 STREAM_ERRORS: dict[str, str] = {
-    "interrupted": "The stream ended, and nothing said that it was finished.",
+    "interrupted": "The stream ended without a sign that it was finished.",
     "truncated": "The model reached its limit of tokens with a call in its answer.",
     "filtered": "A content filter stopped the model with a call in its answer.",
     "malformed": "The provider calls the answer malformed.",
-    "unknown_end": "There is a call, and a finish reason that nobody knows.",
+    "unknown_end": "There is a call and an unknown finish reason.",
     "provider_error": "The provider sent an error, or the finish reason `error`.",
     "bad_chunk": "A piece of the stream is not a JSON object.",
     "timeout": "Nothing came for longer than the time limit.",
 }
 
-#: Every way in which a stream is repaired. `rescues` counts the calls it happened to; once for what is not of a call.
+#: Every way in which a stream is repaired. `rescues` counts the calls it happened to, or 1 for what belongs to no call.
 RESCUES: dict[str, str] = {
-    "null_id": "An id was the text `null` or `None`; it is read as none.",
+    "null_id": "An id was the text `null` or `None`; it is read as no id.",
     "missing_id": "No id came; one was made.",
     "duplicate_id": "The id was another call's already; one was made.",
     "repeated_id": "The id came again with later pieces of its call.",
-    "changed_id": "Later pieces of a call had other ids; the first holds.",
+    "changed_id": "Later pieces of a call had other ids; the first counts.",
     "late_id": "The id came after the first piece of its call.",
-    "id_in_function": "The id stood inside `function`.",
+    "id_in_function": "The id was inside `function`.",
     "missing_index": "No index came; order, ids and names told the calls apart.",
     "reused_index": "The index was another call's already.",
     "drifted_index": "A later piece of a call had an index that no call has.",
-    "index_in_function": "The index stood inside `function`.",
+    "index_in_function": "The index was inside `function`.",
     "repeated_name": "The name came again, or was written twice.",
     "marked_name": "The name had white space, a prefix or marks of a channel around it.",
     "split_name": "The name came in pieces.",
@@ -65,15 +65,15 @@ RESCUES: dict[str, str] = {
     "cumulative_arguments": "Each piece had all of the arguments so far.",
     "placeholder_arguments": "An empty object came before the arguments.",
     "joined_calls": "Several calls were sent as one, their arguments one after the other.",
-    "double_encoded": "The arguments were JSON text inside a JSON text.",
-    "control_characters": "A string of the arguments had a raw line break or the like.",
+    "double_encoded": "The arguments were JSON text inside JSON text.",
+    "control_characters": "A string in the arguments had a raw line break or a similar character.",
     "python_literal": "The arguments were written as Python writes them.",
-    "trailing_comma": "A comma stood before a closing bracket.",
-    "extra_later": "What a provider wants back with a call (a thought signature) came in a piece of its own.",
-    "message_for_delta": "A piece had `message` in the place of `delta`.",
+    "trailing_comma": "There was a comma before a closing bracket.",
+    "extra_later": "What a provider expects back with a call (a thought signature) came in a piece of its own.",
+    "message_for_delta": "A piece had `message` in place of `delta`.",
     "legacy_function_call": "The call was sent as `function_call`, the form before `tool_calls`.",
-    "finish_with_calls": "The finish reason was another than `tool_calls`, and there are calls.",
-    "finish_without_calls": "The finish reason was `tool_calls`, and there are none.",
+    "finish_with_calls": "The finish reason was not `tool_calls`, but there are calls.",
+    "finish_without_calls": "The finish reason was `tool_calls`, but there are none.",
     "text_call": "The call was written into the text.",
     "channel_call": "The call was written in a channel of its own, as gpt-oss does.",
     "reasoning_call": "The call was written into the reasoning.",
@@ -85,9 +85,9 @@ RESCUES: dict[str, str] = {
 class StreamCall:
     """One call of a tool.
 
-    `id` is the provider's own, letter by letter, where it sent a usable one. `arguments` is None exactly when `error`,
+    `id` is the provider's own, unchanged, if it sent a usable one. `arguments` is None exactly when `error`,
     one of CALL_ERRORS, says why the call must not be executed; `text` is what was sent for the arguments. `extra` holds
-    what the provider sent with the call and may want back (`extra_content` with Gemini's thought signature).
+    what the provider sent with the call and may expect back (`extra_content` with Gemini's thought signature).
     """
 
     id: str
@@ -98,14 +98,14 @@ class StreamCall:
     extra: Mapping[str, Any] = attrs.field(factory=dict)
 
     def as_message_part(self) -> dict[str, object]:
-        """Return the call as OpenAI's messages have it; one that must not be executed has no arguments there."""
+        """Return the call in the form of OpenAI's messages; one that must not be executed has no arguments there."""
         function = {"name": self.name, "arguments": json.dumps(self.arguments or {}, ensure_ascii=False)}
         return {**self.extra, "id": self.id, "type": "function", "function": function}
 
 
 @attrs.frozen
 class StreamError:
-    """What is wrong with a stream: `code`, one of STREAM_ERRORS, what the provider said, its status or code if any."""
+    """What is wrong with a stream: `code` (one of STREAM_ERRORS), what the provider said, and its status or code if any."""
 
     code: str
     message: str
@@ -117,10 +117,10 @@ class StreamError:
 
 @attrs.frozen(field_transformer=immutable)
 class StreamResult:
-    """A whole stream: calls in the order in which they began, the text, why it ended, the error, the rescues.
+    """A complete stream: calls in the order in which they began, the text, why it ended, the error, the rescues.
 
-    `finish_reason` is None when none came. `rescues` counts by kind (RESCUES). `usage` is the provider's own, as it came;
-    `model` is the one that it says has answered.
+    `finish_reason` is None if none came. `rescues` counts by kind (RESCUES). `usage` is the provider's own, unchanged;
+    `model` is the one that answered, according to the provider.
     """
 
     tool_calls: tuple[StreamCall, ...] = ()
@@ -134,23 +134,23 @@ class StreamResult:
 
     @property
     def executable(self) -> tuple[StreamCall, ...]:
-        """The calls that may be executed: none of a stream that broke off, else those without an error."""
+        """The calls that may be executed: those without an error, or none if the stream broke off."""
         return () if self.error else tuple(call for call in self.tool_calls if call.error is None)
 
     def count(self, name: str) -> int | None:
-        """Return a count of tokens that `usage` has; None for what is not one, whatever a server writes there."""
+        """Return a count of tokens in `usage`; None if it is missing or not a count."""
         return count_in((self.usage or {}).get(name))
 
     @property
     def cost_usd(self) -> float | None:
-        """What OpenRouter says that the answer has cost (`usage.cost`), in dollars; other servers say nothing."""
+        """The cost of the answer in dollars, as OpenRouter reports it (`usage.cost`); other servers do not report one."""
         cost = (self.usage or {}).get("cost")
         if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost <= _MOST_COUNTED:
             return float(cost)
         return None
 
     def as_message(self) -> dict[str, object]:
-        """Return the answer as OpenAI's messages have it, to be sent with the next request: ids and extras as they came."""
+        """Return the answer in the form of OpenAI's messages, for the next request, with ids and extras unchanged."""
         message: dict[str, object] = {"role": "assistant", "content": self.content or None}
         if self.tool_calls:
             message["tool_calls"] = [call.as_message_part() for call in self.tool_calls]

@@ -1,13 +1,13 @@
 """Text calls: calls that a model wrote into its text, found and taken out.
 
-`recover` takes a text and the tools that were offered. Only offered names count; code (fences, backticks) does not; JSON without any
-mark counts only when it is the whole text. So an explanation of how calls are written stays an explanation.
+`recover` takes a text and the offered tools. Only offered names count; code (fences, backticks) does not; JSON without any
+mark counts only if it is the whole text. So an explanation of how calls are written stays an explanation.
 
 Models write calls in several formats: tags and special tokens, each below with the models that write it. A format is a pattern that opens a
-call and a function that reads on from there; it returns the calls and where they end, or None when there is none of its calls. A text is
+call and a function that reads on from there; it returns the calls and where they end, or None if there are none. A text is
 never read again from a later opener once a format has read to its end, so that the cost stays linear.
 
-Calls as JSON are `{"name": .., "arguments": ..}` and the other spellings of that. The description of a tool is not a call, though it has its
+Calls as JSON are `{"name": .., "arguments": ..}` and other spellings of that. The description of a tool is not a call, although it has its
 name.
 """
 
@@ -39,9 +39,9 @@ class TextCall:
 
 
 def calls_in(text: str, tools: Tools, *, bare: bool = False) -> tuple[TextCall, ...] | None:
-    """Return the calls that a JSON text is: one, or a list of them; None when it is anything else.
+    """Return the calls that a JSON text is: one, or a list of them; None if it is anything else.
 
-    `bare` says that nothing but its form marks it as a call: then it must have arguments.
+    `bare` means that only its form marks it as a call; then it must have arguments.
     """
     result = read_value(text)
     if not result.json:
@@ -55,7 +55,7 @@ def calls_in(text: str, tools: Tools, *, bare: bool = False) -> tuple[TextCall, 
 
 
 def cut_call(text: str, tools: Tools) -> tuple[TextCall, ...] | None:
-    """Return the call that a JSON text begins, which ends too early; None when its name was not offered, or is not there yet."""
+    """Return the call that begins a JSON text which ends too early; None if its name was not offered, or is not there yet."""
     return _unreadable(text, tools, TRUNCATED_ARGUMENTS)
 
 
@@ -96,7 +96,7 @@ def _call_of(value: Any, tools: Tools, *, bare: bool) -> TextCall | None:  # noq
 
 
 def _describes(value: Mapping[str, Any]) -> bool:
-    """Return whether an object is the description of a tool, as requests have it."""
+    """Return whether an object is the description of a tool, as in requests."""
     parameters = value.get("parameters")
     schema = isinstance(parameters, Mapping) and parameters.get("type") == "object" and "properties" in parameters
     return schema or ("description" in value and "parameters" in value)
@@ -114,23 +114,23 @@ CLOSERS = (
 
 @attrs.frozen
 class CallText:
-    """The text to read, the tools that were offered, whether the model came to its end."""
+    """The text to read, the offered tools, and whether the model finished."""
 
     text: str
     tools: Tools
     has_ended: bool = True
 
     def skip(self, position: int, pattern: re.Pattern[str] = _SPACE) -> int:
-        """Return where the pattern ends that stands here, or here when it does not."""
+        """Return where the pattern ends if it matches here; otherwise this place."""
         match = pattern.match(self.text, position)
         return match.end() if match else position
 
 
 @attrs.frozen
 class TextMatch:
-    """Calls and where they end; no calls when it is certain that there are none before `end`.
+    """Calls and where they end; no calls if it is certain that there are none before `end`.
 
-    `begin` is where they begin, when that is before the mark that they were found by.
+    `begin` is where they begin, if that is before the mark by which they were found.
     """
 
     calls: tuple[TextCall, ...]
@@ -155,11 +155,11 @@ def json_in_tag(source: CallText, opener: re.Match[str]) -> TextMatch | None:
 
 
 def only_around(_source: CallText, _opener: re.Match[str]) -> None:
-    """Read nothing: this tag stands around calls, and is known so that it is taken out with them."""
+    """Read nothing: this tag comes around calls, and is known so that it is taken out with them."""
 
 
 def _arguments(source: CallText, name: str, position: int, given_id: str | None = None) -> TextMatch | None:
-    """Read the JSON arguments of a call that stand at a position."""
+    """Read the JSON arguments of a call at a position."""
     position = source.skip(position)
     if source.text[position : position + 1] != "{":
         return None
@@ -202,7 +202,7 @@ def parameters_in_tag(source: CallText, opener: re.Match[str]) -> TextMatch | No
     position = end.end() if end else position
     if not (end and is_closed) and not _OVER.match(source.text, position):
         return None
-    if not end and not source.has_ended:  # further parameters may have been to come
+    if not end and not source.has_ended:  # further parameters may have been about to come
         return _cut(source, name, opener)
     if not end and not values:
         return None
@@ -210,7 +210,7 @@ def parameters_in_tag(source: CallText, opener: re.Match[str]) -> TextMatch | No
 
 
 def _call(source: CallText, name: str, values: dict[str, str], text: str) -> TextCall:
-    """Return a call of values, unless one has run into the next, because its end was forgotten."""
+    """Return a call with these values, unless one runs into the next because its end is missing."""
     parameters = source.tools.parameters(name)
     for parameter, value in values.items():
         if any(inner[1] in parameters and inner[1] not in values for inner in _INNER.finditer(value)):
@@ -269,7 +269,7 @@ _KIMI_END = re.compile(r"\s*<\|tool_call_end\|>")
 
 
 def kimi(source: CallText, opener: re.Match[str]) -> TextMatch | None:
-    """Read `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{..}<|tool_call_end|>`; the id is kept as it is."""
+    """Read `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{..}<|tool_call_end|>`; the id is kept unchanged."""
     name_match = _KIMI.match(source.text, opener.end())
     if name_match is None or name_match[2] not in source.tools:
         return None
@@ -326,7 +326,7 @@ FORMATS: tuple[tuple[str, Format], ...] = (
 _OPENERS = tuple((re.compile(opener), read) for opener, read in FORMATS)
 _ANY_OPENER = "|".join(re.sub(r"\?P<name>", "?:", opener) for opener, _ in FORMATS)
 _AFTER = re.compile(rf"(?:\s*+(?:{CLOSERS}))*+\s*+")
-#: A fence at the beginning of a line, code within a line, what opens a call, and the end of one that nothing opened.
+#: A fence at the beginning of a line, code within a line, an opener of a call, and an end without an opener.
 _MARKS = re.compile(
     r"(?P<fence>^[ ]{0,3}(?:```+|~~~+))"
     r"|(?P<code>`+)"
@@ -334,7 +334,7 @@ _MARKS = re.compile(
     r"|(?P<closer></(?:tool_call|function_call)>)",
     re.MULTILINE,
 )
-#: A fence that may hold a call: of no language, or of one in which calls are written.
+#: A fence that may hold a call: one without a language, or with one in which calls are written.
 FENCE_BEGIN = re.compile(r"```(?:json|jsonc|xml|tool_calls?|tool_code|toolcall)?[ ]*\n")
 _CLOSING_TAGS = ("</tool_call>", "</function_call>")
 _LINE_WITH_BRACE = re.compile(r"(?:\A\s*+|\n[ \t]*+)(?=\{)")
@@ -353,7 +353,7 @@ class RecoveredCalls:
 
 
 def recover(text: str, tools: Tools, *, has_ended: bool) -> RecoveredCalls:
-    """Find the calls in a text; `has_ended` says that the model came to its end."""
+    """Find the calls in a text; `has_ended` means that the model finished."""
     if not tools:
         return RecoveredCalls((), text)
     if bare := _whole(text.strip(), tools):
@@ -363,7 +363,7 @@ def recover(text: str, tools: Tools, *, has_ended: bool) -> RecoveredCalls:
 
 
 def without_markers(text: str, tools: Tools) -> str:
-    """Take out of a text the calls that were also sent properly: whole ones, and what is left of their marks."""
+    """Remove from a text the calls that were also sent properly: complete ones, and what is left of their marks."""
     rest = recover(text, tools, has_ended=True).rest
     return _DANGLING_MARK.sub("", rest).rstrip() if _DANGLING_MARK.search(rest) else rest
 
@@ -374,9 +374,9 @@ _ARGUMENTS_KEY = re.compile(r"""["'](?:arguments|parameters|args|input|params)["
 
 
 def misplaced_call(text: str, tools: Tools) -> str:
-    """Return the tool that a text without calls seems to call all the same, in a form that cannot be read; empty where it does not.
+    """Return the tool that a text without calls seems to call nevertheless, in a form that cannot be read; empty if there is none.
 
-    A tag of a call outside of code, or a JSON object with the name of a tool and arguments. One in a fence with text behind it is an example.
+    It is a tag of a call outside code, or a JSON object with the name of a tool and arguments. One in a fence with text after it is an example.
     """
     if not tools:
         return ""
@@ -403,7 +403,7 @@ def _near(text: str, tools: Tools) -> str:
 
 
 def _called_tool(text: str, tools: Tools) -> str:
-    """Return the tool that a JSON text, whole or not, names beside arguments; empty for what is no call of one."""
+    """Return the name of the tool that a JSON text, complete or not, calls; empty if it is not a call of a tool."""
     if calls := calls_in(text, tools, bare=True):
         return calls[0].name
     cut = cut_call(text, tools) if _ARGUMENTS_KEY.search(text) and read_value(text).json is False else None
@@ -411,7 +411,7 @@ def _called_tool(text: str, tools: Tools) -> str:
 
 
 def _is_example(text: str, start: int, end: int) -> bool:
-    """Return whether a place lies in a fence that text stands behind."""
+    """Return whether a place lies in a fence with text after it."""
     position = 0
     while mark := _MARKS.search(text, position):
         if mark.start() > start:
@@ -423,13 +423,13 @@ def _is_example(text: str, start: int, end: int) -> bool:
 
 
 def _open_fence(text: str) -> str:
-    """Return the content of a fence around the whole text, if it has a call: that one is meant."""
+    """Return the content of a fence around the whole text, if it has a call."""
     body = _fence_body(text.strip())
     return body if body is not None and _MARKS.search(body) else text
 
 
 def _fence_body(text: str) -> str | None:
-    """Return the content of a text that is one fence; None for all else."""
+    """Return the content of a text that is one fence; None for anything else."""
     begin = FENCE_BEGIN.match(text)
     if begin is None or not text.endswith("```") or begin.end() > len(text) - 3:
         return None
@@ -441,7 +441,7 @@ def _fence_body(text: str) -> str | None:
 
 
 def _whole(text: str, tools: Tools) -> tuple[TextCall, ...]:
-    """Return the calls that a text is, bare or in one fence, also with the end of a tag that nothing opened."""
+    """Return the calls that a text is, bare or in one fence, also with an end tag that has no opener."""
     body = _fence_body(text) or text
     has_closing_tag = body.endswith(_CLOSING_TAGS)
     while body.endswith(_CLOSING_TAGS):
@@ -467,8 +467,8 @@ def _walk(source: CallText) -> RecoveredCalls:
     text = source.text
     calls: list[TextCall] = []
     parts: list[str] = []
-    position = parts_end = since = 0  # where to look on, what is kept so far, where JSON without an opener may begin
-    wrapper_begin = -1  # where tags begin that stand right before
+    position = parts_end = since = 0  # where to continue, what is kept so far, where JSON without an opener may begin
+    wrapper_begin = -1  # where the tags just before this begin
     while mark := _MARKS.search(text, position):
         if text[position : mark.start()].strip():
             wrapper_begin = -1
@@ -503,7 +503,7 @@ def _read(source: CallText, mark: re.Match[str]) -> TextMatch | None:
 
 
 def _after_code(text: str, mark: re.Match[str]) -> int:
-    """Return where code ends: a fence at one like it, or never; backticks at as many of them on their line, or at once."""
+    """Return where code ends: a fence at the next one like it, or never; backticks at the same number of them on their line, or at once."""
     if mark["fence"]:
         fence = mark["fence"].strip()
         match = re.compile(rf"^[ ]{{0,3}}{re.escape(fence)}[ ]*$", re.MULTILINE).search(text, mark.end())
@@ -514,7 +514,7 @@ def _after_code(text: str, mark: re.Match[str]) -> int:
 
 
 def _read_unopened(source: CallText, since: int, closer: re.Match[str]) -> TextMatch | None:
-    """Read the JSON that stands before the end of a tag which nothing opened."""
+    """Read the JSON before an end tag that has no opener."""
     before = source.text[since : closer.start()]
     brace = _LINE_WITH_BRACE.search(before)
     calls = calls_in(before[brace.end() :], source.tools) if brace else None

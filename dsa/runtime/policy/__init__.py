@@ -1,1 +1,1 @@
-"""Policies: what they are, which there are, how they call each other, and what is recorded of it (seed 004)."""
+"""Policies: what they are, which ones exist, how they call each other, and what is recorded (seed 004)."""

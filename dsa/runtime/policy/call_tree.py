@@ -1,6 +1,6 @@
 """Call trees: the calls of policies by other policies, as a ledger has them.
 
-Takes entries of one effect, gives its calls by path: request, result, and what to do about each when the run goes on. Digests decide whether two
+Takes entries of one effect and returns its calls by path: request, result, and what to do about each when the run continues. Digests decide whether two
 requests are the same. No policy is needed, and nothing is performed.
 """
 
@@ -25,7 +25,7 @@ _LONGEST = 200  # characters of a payload in a message
 
 
 class ReplayMismatchError(DsaError):
-    """Raised when policies make another call than the ledger has: they are not the policies that wrote it.
+    """Raised when policies make a different call from the one in the ledger: they are not the policies that wrote it.
 
     `position` is the path of the call. `entry` and `request` describe the recorded call and the new one, in words.
     """
@@ -61,7 +61,7 @@ class CallLog:
             self.calls[path] = entry
             self._greatest[parent] = max(position, self._greatest.get(parent, 0))
         elif path not in self.calls or path in self.results:
-            raise ReplayMismatchError(path, "a result too many", "one result for each call")
+            raise ReplayMismatchError(path, "an additional result", "one result for each call")
         else:
             self.results[path] = tuple(Step(**step) for step in entry.steps)
             self._order.setdefault(parent, []).append(position)
@@ -151,9 +151,9 @@ def result_for(call: Step, actor: str, steps: Iterable[Step]) -> Step:
 class CallNode:
     """One call: its path, its policy, the request and the result.
 
-    `payload` is None for a turn of a loop. `steps` is the result, None while there is none; `own` are the steps that no call below it has made.
+    `payload` is None for a turn of a loop. `steps` is the result, None while there is none; `own` are the steps that no call below it made.
     `incidents` are the payloads of errors that it raised, and what was done about it when the run was resumed. `is_cached`: it had its result when
-    the run was resumed last. `is_over`: it, or a call around it, has a result. `is_stopped`: its error has stopped the run.
+    the run was last resumed. `is_over`: it, or a call around it, has a result. `is_stopped`: its error stopped the run.
     """
 
     path: str
@@ -236,7 +236,7 @@ class _PathEntries:
         self.incidents.setdefault(path, []).append(incident)
 
     def _resume(self, entry: ResumedEntry) -> None:
-        """Note what was done about each call under way, unless a person's decision was noted already."""
+        """Record what was done about each call under way, unless a person's decision is already recorded."""
         for key, handling in entry.calls:
             path = key.removeprefix(f"{self._key}/")
             if path in self.calls and path not in self._decided_paths:
@@ -270,7 +270,7 @@ def call_named(key: str, payload: Mapping[str, Any]) -> str:
 
 
 def doubted_calls(entries: Iterable[object], raising_path: str | None = None) -> tuple[CallEntry, ...]:
-    """Return the calls under way. Of calls within each other it is the outermost one that is not simply made again, else the innermost one.
+    """Return the calls under way. Of nested calls it is the outermost one that is not simply made again, or else the innermost one.
 
     The call with the path `raising_path` raised an error: it is made again, and so are the calls around it.
     """

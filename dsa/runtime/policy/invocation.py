@@ -2,9 +2,9 @@
 
 - `run` performs a policy and returns the ledger of steps (seed 004, section 9): an `action_call` for each call, an `action_result` with all its steps
   when it has finished. Its `append` gets the same as entries, one by one. `ledger_of` and `entries_of` convert between the two forms, so any prefix
-  of the entries is a ledger from which `run` can go on. Paths are as in an effect of a machine: `1` is the outside, `1.1` the policy.
+  of the entries is a ledger from which `run` can continue. Paths are as in an effect of a machine: `1` is the outside, `1.1` the policy.
 - `replay_calls` performs each policy that called others again, with the recorded results, and compares its requests and steps with the ledger. It
-  has no effect on the world: policies that called nobody (models, people, tools) are not performed, nor those whose `in_doubt` is `ask` or `fail`.
+  has no effect on the world: policies that called no others (models, people, tools) are not performed, nor those whose `in_doubt` is `ask` or `fail`.
 - `loop_wrapper` and `invoke_action` (seed 004, section 4) carry out the actions that a policy asks for, and repeat until it asks for none. Use them
   as `[loop_wrapper(5), invoke_action()]`, the first outermost, in `context.call` or stacked on a function. Each turn of the innermost policy is
   recorded, so a replay repeats none.
@@ -52,7 +52,7 @@ from dsa.runtime.policy.policy_calls import CallRecord, Calls
 from dsa.runtime.policy.policy_registry import INVALID_PAYLOAD, Registry
 from dsa.runtime.secrets import Secrets
 
-#: The entries of an invocation. A ResultEntry has the exception of a policy; `run` does not need it to go on.
+#: The entries of an invocation. A ResultEntry has the exception of a policy; `run` does not need it to continue.
 RunEntry = CallRecord | ResultEntry
 
 #: The path of the policy that is called from outside.
@@ -114,13 +114,13 @@ def answer_of(ledger: Iterable[Step]) -> list[Step]:
     for step in ledger:
         if step.id == ROOT + _RESULT:
             return [Step(**fields) for fields in step.payload["steps"]]
-    raise LookupError("the policy of this run has not given its steps yet")
+    raise LookupError("the policy of this run has not returned its steps yet")
 
 
 def in_doubt(entries: Iterable[Entry]) -> tuple[CallEntry, ...]:
     """Return the calls that began and have no result.
 
-    Of calls within each other only one is returned: the outermost one that a person must decide about, else the innermost one, which a resumed run
+    Of nested calls only one is returned: the outermost one that a person must decide about, or else the innermost one, which a resumed run
     makes again.
     """
     return doubted_calls(entries)
@@ -340,7 +340,7 @@ def loop_wrapper(max_turns: int) -> Decorator:
                 return steps
         return [
             *steps,
-            error_step(action.policy, MAX_TURNS, f"it still asked for actions in turn {max_turns}, the last"),
+            error_step(action.policy, MAX_TURNS, f"it still asked for actions in its last turn, turn {max_turns}"),
         ]
 
     return lambda policy: DecoratedPolicy(policy, is_loop=True, perform=perform)

@@ -5,9 +5,9 @@ An effect of a machine is an Action for its policy, which answers with one step 
 - the two values, the functions that make steps, and the protocols of a policy and of its context;
 - one call: the request, the check of its steps, and the fault that ends the whole run;
 - redaction: steps, requests, entries and artifacts without secrets, before anything is written. Values without secrets are returned unchanged. An
-  artifact whose text had secrets keeps their markers, and so says it for ever (`Artifact.redacted`).
+  artifact whose text had secrets keeps their markers, and so shows it for ever (`Artifact.redacted`).
 
-The module knows the run as a frozen value. How policies are found and performed is not its concern.
+The module sees the run as a frozen value. It does not find or perform policies.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ Payload = Mapping[str, Any]
 
 #: The types of steps (seed 004, section 5). An `event` answers a machine's effect; an `approval` releases one call.
 TEXT, ACTION_CALL, ACTION_RESULT, EVENT, APPROVAL = "text", "action_call", "action_result", "event", "approval"
-#: The type of the step with which an effect's policy leaves the answer to a person, who sends it under the effect's key at any later time.
+#: The type of the step with which an effect's policy leaves the answer to a person, who sends it later under the effect's key.
 QUESTION = "question"
 
 
@@ -211,7 +211,7 @@ class Step:
         return {"actor": self.actor, "type": self.type, "payload": self.content}
 
     def canonical(self) -> str:
-        """Return one line of text that is equal for equal steps alone."""
+        """Return one line of text that is equal only for equal steps."""
         return f"{json.dumps([self.id, self.actor, self.type])}{self.payload_text}"
 
 
@@ -228,7 +228,7 @@ def event_step(
 
 
 def text_step(actor: str, text: str, *, about: Payload | None = None, step_id: str = "") -> Step:
-    """Return a step with a text (seed 004, 5.1), and the fields of `about` beside it."""
+    """Return a step with a text (seed 004, 5.1), and the additional fields of `about`."""
     return Step(step_id, actor, TEXT, {"text": text, **(about or {})})
 
 
@@ -301,7 +301,7 @@ class PolicySurroundings(Protocol):
 
     @property
     def run(self) -> Run:
-        """The run as it is now."""
+        """The current run."""
 
     @property
     def artifacts(self) -> ArtifactStore:
@@ -393,8 +393,8 @@ Decorator = Callable[[Policy], Policy]
 class AnsweringPolicy:
     """A policy with the events that it may answer with, so that a binding can be checked before the first event.
 
-    With `is_eager` the policy starts in the task that drives the run; a task is made of the rest when it first waits. So a policy that never waits
-    costs no turn of the event loop. Before it first waits, it must not use the current asyncio task, as `asyncio.timeout` and HTTP clients do.
+    With `is_eager` the policy starts in the task that drives the run; the rest becomes a task when it first waits. So a policy that never waits
+    takes no turn of the event loop. Before it first waits, it must not use the current asyncio task, as `asyncio.timeout` and HTTP clients do.
 
     `reads` has functions for the data of events from outside, by event. Each returns the data to record, or raises ValueError with the reason why the
     event is refused.
@@ -461,11 +461,11 @@ def require_awaitable(policy: str, result: object) -> None:
 def steps_in(policy: str, result: object) -> list[Step]:
     """Return the steps in a policy's result. Raises DsaError if it is not a list of steps."""
     if not isinstance(result, list | tuple):
-        raise DsaError(f"the policy {policy} gave {_type_name(result)}, not a list of Steps", code=BAD_ANSWER)
+        raise DsaError(f"the policy {policy} returned {_type_name(result)}, not a list of Steps", code=BAD_ANSWER)
     for item in result:
         if not isinstance(item, Step):
             inside = f"{_type_name(result)} with {_type_name(item)} in it"
-            raise DsaError(f"the policy {policy} gave {inside}, not a list of Steps", code=BAD_ANSWER)
+            raise DsaError(f"the policy {policy} returned {inside}, not a list of Steps", code=BAD_ANSWER)
     return list(result)
 
 
@@ -474,7 +474,7 @@ def limit_steps(policy: str, steps: list[Step]) -> list[Step]:
     size = sum(len(step.payload_text) for step in steps)
     if size <= LONGEST_DATA:
         return steps
-    message = f"the policy {policy} gave {size:,} characters of JSON, and {LONGEST_DATA:,} are allowed: store the data in a file or an artifact"
+    message = f"the policy {policy} returned {size:,} characters of JSON; the limit is {LONGEST_DATA:,}: store the data in a file or an artifact"
     return [error_step(policy, TOO_LARGE, message)]
 
 
@@ -511,13 +511,13 @@ def redaction_advice(names: tuple[str, ...]) -> str:
     """Return feedback on a text that had secrets, for its author."""
     several = "secrets" if len(names) > 1 else "a secret"
     return (
-        f"The text contains {several} ({', '.join(names)}), which must not be in it; it is kept with [secret ..] in that place. "
-        "Write it without: a program reads such a value from its environment when it runs."
+        f"The text contains {several} ({', '.join(names)}), which must not be in it; it is stored with [secret ..] in its place. "
+        "Write it without one: a program reads such a value from its environment when it runs."
     )
 
 
 def reject_redacted(result: GuardResult, artifact: Artifact) -> GuardResult:
-    """Return a guard's result, but failed for a text that had secrets; the feedback then says so."""
+    """Return a guard's result, but as failed for a text that had secrets; the feedback then says so."""
     if not artifact.redacted:
         return result
     feedback = "\n".join(filter(None, (result.feedback, redaction_advice(artifact.redacted))))

@@ -1,13 +1,13 @@
 """Policy calls: policies that call other policies. Each call is recorded when it begins and when it ends, and a recorded call is replayed.
 
 `Calls` takes policies, the ledger's entries about their calls, and a hook that makes new entries durable; it gives each policy its
-`PolicyContext`. The path of a call is its place among the calls of its caller, assigned when the caller asks, below the caller's path.
+`PolicyContext`. The path of a call is its place among the calls of its caller, assigned when the caller makes the call, below the caller's path.
 
 `Turns` decides when a policy gets the result of a call. A policy may depend on which of its concurrent calls answers first. So results come one at a
 time, in the order in which they were recorded, and each only after the policy had time to react to the previous one: to make another call, or to
 stop one. This order is the same in a replay.
 
-The module drives coroutines and futures of asyncio; it knows no store and no clock.
+The module drives coroutines and futures of asyncio; it does not use a store or a clock.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class Turns:
     async def start(self) -> None:
         """Wait until a call that is not recorded may begin: in a replay, when no recorded call is requested any more.
 
-        A policy that stops a call because another one has answered stops it before that.
+        A policy that stops a call because another one has answered stops it before then.
         """
         if self._is_replay:
             future = self._future()
@@ -101,7 +101,7 @@ class Turns:
             await self._waiters[position]
         finally:
             del self._waiters[position]
-            if position in self._order:  # the caller does not wait any more
+            if position in self._order:  # the caller no longer waits
                 self._order.remove(position)
 
     def _future(self) -> "asyncio.Future[None]":
@@ -241,7 +241,7 @@ class Calls:
                 self._set_fault(error, scope.path, is_crash=not isinstance(error, ReplayMismatchError))
             raise
         finally:
-            scope.is_closed = True  # calls that it left under way are not recorded any more
+            scope.is_closed = True  # calls that it left under way are no longer recorded
         clean_steps = limit_steps(action.policy, self.without_secrets(steps))
         return number_steps(clean_steps, scope.path) if with_ids else clean_steps
 
@@ -270,7 +270,7 @@ class Calls:
             raise error
 
     def begin(self, request: Request) -> None:
-        """Record that a call begins, unless that is recorded already."""
+        """Record that a call begins, unless this is already recorded."""
         self.require_sound(request.path)
         if request.path not in self.record.calls:
             actions = sorted(request.action.actions)
@@ -407,7 +407,7 @@ class _Scope:
         self._require_open(request.action)
         self._calls.begin(request)
         steps = await perform(self)
-        if not (self.is_closed or self.is_abandoned):  # else its caller does not wait any more
+        if not (self.is_closed or self.is_abandoned):  # otherwise its caller no longer waits
             self._calls.finish(request.path, steps)
             self._turns.queue(request.position)
             await self._turns.take(request.position, request.results_known)
@@ -439,7 +439,7 @@ class _Scope:
         if self.is_abandoned:
             raise CancelledError
         if self.is_closed:
-            raise RuntimeError(f"{self._actor} has ended, and cannot call {action.policy} any more")
+            raise RuntimeError(f"{self._actor} has ended, and can no longer call {action.policy}")
 
     # -- the own ledger, and the surroundings ---------------------------------------------------------------------
 

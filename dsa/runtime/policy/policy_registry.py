@@ -1,6 +1,6 @@
 """The policy registry: policies by name, each with a description and the JSON Schema of its payload (seed 004, section 3.6).
 
-`Registry` checks payloads and describes policies as tools for language models. It calls no policy.
+`Registry` checks payloads and describes policies as tools for language models. It does not call policies.
 
 `PayloadSchema` checks a payload with a bounded amount of work (draft 2020-12), because models write the payloads. `jsonschema` alone searches with
 `re`, compares every pair of items for `uniqueItems`, and tries nested alternatives again and again, so some payloads take for ever. Here RE2
@@ -139,7 +139,7 @@ def _require_patterns(schema: Mapping[str, Any]) -> None:
             _search_with(pattern)
         except ValueError as error:
             raise ValueError(
-                f"has a pattern that cannot be used: {error}; replace lookaround by several patterns in allOf"
+                f"has a pattern that cannot be used: {error}; replace lookaround with several patterns in allOf"
             ) from error
 
 
@@ -346,7 +346,7 @@ class Registry:
 
         def add(policy: _PolicyT) -> _PolicyT:
             if name in self._policies:
-                raise BindingError(f"there is a policy '{name}' already; register this one under another name")
+                raise BindingError(f"there is already a policy '{name}'; register this one under another name")
             if not callable(policy) or isinstance(policy, type):
                 raise BindingError(f"the policy '{name}' is {policy!r}, not an async function (action, context)")
             summary = description or (inspect.getdoc(policy) or "").partition("\n")[0]

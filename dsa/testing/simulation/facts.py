@@ -267,7 +267,7 @@ class RunFacts:
     # -- effects ---------------------------------------------------------------------------------------------------
 
     def is_answered(self, key: str) -> bool:
-        """Return whether an effect has a result that is no failure."""
+        """Return whether an effect has a result other than a failure."""
         return key in self._answered_keys
 
     def call_count(self, limit: BudgetLimit, *, with_doubts: bool) -> int:

@@ -89,7 +89,7 @@ FAULTS: dict[Fault, str] = {
     "clock back": "somebody sets it back",
     "lost answer": "an effect happens and never comes back",
     "failure": "an effect fails before it happens",
-    "garbled answer": "a policy gives what is no answer",
+    "garbled answer": "a policy gives something that is not an answer",
     "doubled answer": "an answer arrives twice",
     "late answer": "an effect that was cancelled answers all the same",
     "stray event": "an event from outside that nobody waits for",

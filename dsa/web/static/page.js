@@ -1,4 +1,4 @@
-// The live parts of a page: what the server draws anew is put in its place. Nothing here knows what a machine is.
+// The live parts of a page: what the server draws again is replaced. Nothing here knows what a machine is.
 "use strict";
 
 const link = document.getElementById("link");
@@ -15,7 +15,7 @@ function mark(marks) {
   reveal();
 }
 
-// A drawing that is larger than its box shows the present state.
+// A drawing that is larger than its box scrolls to the present state.
 function reveal() {
   for (const box of document.querySelectorAll(".drawing")) {
     const group = box.querySelector("g.now");
@@ -26,7 +26,7 @@ function reveal() {
   }
 }
 
-// A person may be in the middle of an answer while the page changes: the forms keep what was typed, as long as they ask the same.
+// A person may be in the middle of an answer while the page changes: the forms keep what was typed, as long as they ask the same question.
 function typed(holder) {
   const values = {};
   for (const form of holder.querySelectorAll("form[data-keep]")) {
@@ -35,7 +35,7 @@ function typed(holder) {
   return values;
 }
 
-// What a person has opened stays open, though it may be gone while a document is checked again.
+// What a person has opened stays open, even if it is gone while a document is checked again.
 const opened = new Set();
 
 function place(summary) {
@@ -43,7 +43,7 @@ function place(summary) {
   return `${note ? note.firstElementChild.lastChild.textContent : ""} ${summary.textContent}`;
 }
 
-// A person who is on a button or in a field stays there, though it is drawn anew.
+// A person who is on a button or in a field stays there, even if it is drawn again.
 function nameOf(element) {
   const form = element.closest("form");
   const home = form ? form.dataset.keep || form.getAttribute("action") : "";
@@ -55,7 +55,7 @@ function alike(holder, name) {
   return [...all].filter((each) => nameOf(each) === name);
 }
 
-// What had the focus and is gone may come again, as verdicts do after a check; unless the person goes elsewhere meanwhile.
+// What had the focus and is gone may come back, as verdicts do after a check, unless the person goes elsewhere in the meantime.
 const lost = new Map();
 for (const sign of ["keydown", "pointerdown"]) document.addEventListener(sign, () => lost.clear());
 
@@ -120,7 +120,7 @@ function listen(address) {
   window.addEventListener("pagehide", () => source.close());
 }
 
-// A form whose answer follows it: the server works it out anew, one request at a time, and the address stays that of what is shown.
+// A form with a live answer: the server computes it again, one request at a time, and the address stays that of what is shown.
 function follow(form) {
   const holder = document.getElementById(form.dataset.answer);
   const sliders = [...form.querySelectorAll("input[data-twin]")];

@@ -1,4 +1,4 @@
-// The explorer of a page without a server: it follows a graph that was worked out beforehand. The address has the numbers of the choices.
+// The explorer of a page without a server: it follows a graph that was computed in advance. The address has the numbers of the choices.
 "use strict";
 
 const graph = JSON.parse(document.getElementById("graph").textContent);

@@ -470,7 +470,7 @@ class _DigestCache:
         places = [word for word in words if word and self._inside(word) is not None] or ["."]
         for place in dict.fromkeys(places):
             path = self._inside(place)
-            if path is not None and os.path.isdir(path):  # noqa: PTH112  (a text that may be no path)
+            if path is not None and os.path.isdir(path):  # noqa: PTH112  (a text that may not be a path)
                 self._code_in(path)
             for above in self._above(place):
                 for each in _TESTS_READ:

@@ -83,12 +83,12 @@ def test_complete_bindings_are_confirmed_and_nothing_is_run(checked):
         (
             "look(action, context)",
             "look(action)",
-            "the effect 'look' is bound to `look` (line 6), which takes (action) and is called with (action, context): too many positional arguments",
+            "the effect 'look' is bound to `look` (line 6), which takes (action) but is called with (action, context): too many positional arguments",
         ),
         (
             "artifact, who)",
             "artifact)",
-            "shop.md:17:3: the guard 'right' is bound to `Right.validate` (line 11), which takes (artifact) and is called with (artifact, who=..): got an unexpected keyword argument 'who'",
+            "shop.md:17:3: the guard 'right' is bound to `Right.validate` (line 11), which takes (artifact) but is called with (artifact, who=..): got an unexpected keyword argument 'who'",
         ),
         ("artifact, who)", "who)", "called with (artifact, who=..): multiple values for argument 'who'"),
         (
@@ -96,7 +96,7 @@ def test_complete_bindings_are_confirmed_and_nothing_is_run(checked):
             '"fund")',
             "the code of 'look' can return the event 'fund', but the document does not say so: add a row for 'fund' to the Events table, with look in the column 'from' (so far, found is declared to come from look)",
         ),
-        ('{"look"', '{"lok"', "mine.py gives the effect 'lok', which no table names; did you mean 'look'?"),
+        ('{"look"', '{"lok"', "mine.py defines the effect 'lok', which no table names; did you mean 'look'?"),
         (
             "Right()}",
             "len}",
@@ -133,6 +133,6 @@ def test_effect_used_by_another_document_of_the_folder_is_not_reported(checked, 
     def told():
         return CliRunner().invoke(program, ["run", "shop.md", "--data", '{"who": "ann"}', "--json"]).stderr
 
-    assert "gives the effect 'ship', which no table names; it is not used" in told()
+    assert "defines the effect 'ship', which no table names; it is not used" in told()
     (tmp_path / "other.md").write_text("| idle | go | ship | = |", encoding="utf-8")
     assert "ship" not in told()

@@ -176,7 +176,7 @@ def test_parameters_of_the_run_are_used_and_must_lie_in_the_new_domain():
 def test_possible_answer_of_an_effect_in_progress_must_be_known():
     change = ("| lost  | send    |\n", ""), ("| busy   | lost     |        |           | over   |\n", "")
     found = fit(waiting("more"), WAITING, *change)
-    assert found.why == "send 1/2 is under way, and may be answered with lost, which is not one of its answers there"
+    assert found.why == "send 1/2 is under way and may be answered with lost, which is not one of its answers there"
     assert fit(waiting(), WAITING, *change).verdict == "compatible", "nothing is under way"
 
 

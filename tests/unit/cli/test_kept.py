@@ -65,7 +65,9 @@ def test_folder_without_runs_is_reported_in_one_sentence(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     fault = dsa(*arguments).exception
     assert isinstance(fault, DocumentError)
-    assert str(fault) == ".dsa: no run is kept here; `dsa run FILE` keeps its run in .dsa, or where --runs DIR says"
+    assert (
+        str(fault) == ".dsa: no run is kept here; `dsa run FILE` keeps its run in .dsa, or in the folder of --runs DIR"
+    )
     assert not Path(".dsa").exists()
 
 
@@ -77,7 +79,8 @@ def test_damaged_ledger_is_reported_with_its_entry(root, arguments):
     result = dsa(arguments[0], "cccccc", *arguments[2:])
     assert (result.exit_code, result.stdout) == (1, "")
     assert (
-        result.stderr == "damaged: run 20260131T120002-shop-cccccc, entry 0: from here on it is not what was written\n"
+        result.stderr
+        == "damaged: run 20260131T120002-shop-cccccc, entry 0: from here on it differs from what was written\n"
     )
 
 
@@ -87,7 +90,7 @@ def test_run_of_another_machine_is_refused_with_commands_to_compare(root, argume
     keep(root, begun(run=run).ledger, SHOP.replace("mail, log", "mail     "), run)
     result = dsa(arguments[0], "cccccc", *arguments[2:])
     assert result.exit_code == 1
-    assert f"run {run} is of another machine" in result.stderr
+    assert f"run {run} belongs to another machine" in result.stderr
     assert f"`dsa diff .dsa/{run}/machine.md FILE`" in result.stderr
     assert f"`dsa replay {run} --against FILE`" in result.stderr
 

@@ -210,7 +210,7 @@ def test_plot_is_written_and_reproducible(call, tmp_path, suffix):
         (["--from-runs", "."], ".: has no recorded run (*.jsonl)"),
         (
             ["--pass", "0.7", "--plot", "odds.gif"],
-            "odds.gif: a plot is written to a file whose name ends in .svg, .png, .pdf",
+            "odds.gif: the file of a plot must have a name that ends in .svg, .png, .pdf",
         ),
         (["--success", "generating", "--pass", "0.7"], "'generating' is not a final state of dual_state"),
     ],

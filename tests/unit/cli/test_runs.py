@@ -156,7 +156,7 @@ def test_every_run_has_a_line_with_the_newest_last(root):
         ["1", "shop", "paying", "in doubt: pay 1/2"],
         ["1", "shop", "paying", "cut off"],
         ["0", "shop", "", cells[4][4]],
-        ["", "", "", f"damaged: run {run_id(5)}, entry 0: from here on it is not what was written"],
+        ["", "", "", f"damaged: run {run_id(5)}, entry 0: from here on it differs from what was written"],
         ["1", "policy", "performing", "cut off"],
         ["2", "policy", "succeeded", "finished: succeeded"],
         ["1", "policy", "performing", "in doubt: search 1/1/1.1"],

@@ -51,7 +51,7 @@ def test_answer_to_an_earlier_question_is_refused_as_late():
     late = dsa("send", f"{RUN}@0", "more")
     assert (late.exit_code, late.stderr) == (
         1,
-        "more in resting was refused: late (more was sent to place 0, and its place is 2); accepted there: more\n"  # noqa: ISC004
+        "more in resting was refused: late (more was sent to place 0, but its place is now 2); accepted there: more\n"  # noqa: ISC004
         f"the run asks question 2 now, not 0: look at it (dsa show {RUN}), and answer with dsa send {RUN}@2 more\n",
     )
     assert dsa("send", f"{RUN}@2", "more").exit_code == 0
@@ -69,10 +69,10 @@ def test_refusal_of_an_event_from_others_does_not_fail_the_command():
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["text", "--data", "1"], "not both"),
-    (["--data", "{"], "--data begins like JSON and is not valid"),
+    (["text", "--data", "1"], "exclude each other"),
+    (["--data", "{"], "--data begins like JSON but is not valid"),
     (["--data", "[NaN]"], "NaN is not JSON"),
-    (["--data", "[" * 100_000], "--data begins like JSON and is not valid"),
+    (["--data", "[" * 100_000], "--data begins like JSON but is not valid"),
     (["\udcff"], "DATA is not UTF-8 text"),
     (["--data", '{"tea": [1e400]}'], "--data: the number 1e400 is out of range: the greatest is 1.8e308; write it as a text, in quotes"),
     (["--data", " -1e400"], "--data: the number -1e400 is out of range"),
@@ -95,7 +95,7 @@ def test_unknown_event_gets_a_suggestion():
 def test_event_that_does_not_come_from_outside_cannot_be_sent():
     fault = dsa("send", "last", "paid").exception
     assert isinstance(fault, OccurrenceError)
-    assert str(fault) == "'paid' does not come from outside; what does: order, more"
+    assert str(fault) == "'paid' does not come from outside; these do: order, more"
 
 
 def test_refused_event_is_reported_with_its_reason_and_accepted_events():

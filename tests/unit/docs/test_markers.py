@@ -70,7 +70,7 @@ END = "\n<!-- /dsa -->\n"
         ("a\n\n<!-- /dsa -->\n", 3, "this marker closes nothing", "or delete it"),
         ("<!-- dsa:diagramm m -->" + END, 1, "there is no block 'diagramm'", "did you mean 'diagram'?"),
         ("<!-- dsa: -->" + END, 1, "there is no block ''", "'diagram', 'scenarios', 'table', 'verdicts'"),
-        ("<!-- dsa:diagram -->" + END, 1, "the block diagram names no document", "dsa:diagram PATH"),
+        ("<!-- dsa:diagram -->" + END, 1, "the block diagram does not name a document", "dsa:diagram PATH"),
         ("<!-- dsa:diagram m formt=svg -->" + END, 1, "the block diagram has no option 'formt'", "did you mean 'format'?"),
         ("<!-- dsa:scenarios m rows -->" + END, 1, "the block scenarios has no option 'rows'", "it has no options"),
         ("<!-- dsa:diagram m format=png -->" + END, 1, "'png' is not a value of the option 'format'", "format=mermaid, format=svg"),

@@ -35,7 +35,7 @@ def test_invalid_c_is_reported_in_one_sentence():
 def test_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert compiler() is None
-    with pytest.raises(DsaError, match="no C compiler was found"):
+    with pytest.raises(DsaError, match="there is no C compiler"):
         compile_library("int answer(void) { return 1; }\n")
 
 

@@ -124,7 +124,7 @@ def test_missing_data_stops_the_run_before_the_effect_and_names_row_and_event(an
     assert rest.kind == "stopped"
     assert (rest.failure.what, rest.failure.code, rest.failure.line) == ("query_llm", "MISSING_DATA", 35)
     assert rest.failure.message.startswith(
-        "the prompt of query_llm, asked for on found: 'found.total' is missing: found has no 'total'"
+        "the prompt of query_llm, requested on found: 'found.total' is missing: found has no 'total'"
     )
     assert generator.calls == []
 
@@ -133,14 +133,14 @@ def test_prompt_with_too_much_data_stops_the_run_before_the_effect(monkeypatch):
     monkeypatch.setattr("dsa.runtime.event_data.LONGEST_IN_ALL", 5)
     rest, generator, _ = played({"total": 10})
     assert (rest.failure.what, rest.failure.code, generator.calls) == ("query_llm", "MISSING_DATA", [])
-    assert "characters in all, and 5 are allowed in one prompt" in rest.failure.message
+    assert "characters in all; the limit for one prompt is 5" in rest.failure.message
 
 
 def test_guard_data_is_required_before_the_effect_whose_answer_it_judges():
     machine = loads(TABLE.replace("{found.total}", "").replace("{{{found}}}", ""))
     rest, generator, guard = played({}, machine=machine)
     assert (rest.failure.what, rest.failure.line) == ("execute_guard", 37)
-    assert "guard right, asked for on artifact: 'found.total' is missing" in rest.failure.message
+    assert "guard right, requested on artifact: 'found.total' is missing" in rest.failure.message
     assert (len(generator.calls), guard.given) == (1, [])
 
 

@@ -88,8 +88,8 @@ def driven(driver):
 
 
 ODD = {
-    "nothing": (None, "gave None, not a list of Steps"),
-    "a text": ("fetched", "gave str, not a list of Steps"),
+    "nothing": (None, "returned None, not a list of Steps"),
+    "a text": ("fetched", "returned str, not a list of Steps"),
     "other things": (["fetched"], "gave list with str in it"),
     "an error without a reason": ([Step("", "fetch", "action_result", {"error": True})], "gives no reason"),
     "verdicts as a list": (

@@ -295,7 +295,7 @@ def test_called_policy_that_returns_no_steps_fails_the_effect():
 
     agency.plan = plan
     failure = agency.live().failure
-    assert (failure.code, failure.message) == ("BAD_ANSWER", "the policy odd gave str, not a list of Steps")
+    assert (failure.code, failure.message) == ("BAD_ANSWER", "the policy odd returned str, not a list of Steps")
 
 
 def test_effect_may_call_only_bound_policies():

@@ -40,7 +40,7 @@ def test_link_stays_and_its_target_is_replaced(tmp_path):
 def test_file_changed_in_the_meantime_is_left(tmp_path, before):
     path = tmp_path / "a.md"
     path.write_bytes(b"theirs")
-    with pytest.raises(DocumentError, match=r"a\.md: somebody changed it in the meantime"):
+    with pytest.raises(DocumentError, match=r"a\.md: it was changed in the meantime"):
         replace_file(path, b"new", before)
     assert path.read_bytes() == b"theirs"
 

@@ -115,7 +115,7 @@ def test_lock_of_git_is_waited_for_then_reported_and_never_removed(repository, c
     lock.parent.mkdir()
     lock.write_text(content)
     branch = Branch(repository, "r", 0)
-    with branch.hold(), pytest.raises(StoreError, match=r"git holds .*r\.lock; if no git process runs here"):
+    with branch.hold(), pytest.raises(StoreError, match=r"git holds .*r\.lock; if no git process is running here"):
         branch.advance(None, commits[0])
     assert lock.read_text() == content
     assert [path.name for path in lock.parent.iterdir()] == [lock.name]

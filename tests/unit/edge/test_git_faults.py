@@ -40,7 +40,7 @@ def test_variables_of_a_git_hook_are_ignored(repository, tmp_path, monkeypatch):
     [
         (
             lambda path: path.write_text("x"),
-            "this is not a bare git repository; name one, or a path that does not exist yet",
+            "this is not a bare git repository; write the path of one, or a path that does not exist yet",
         ),
         (lambda path: (path / "sub").mkdir(parents=True), "this is not a bare git repository"),
         (lambda path: git(path.parent, "init", "-q", path.name), "this is not a bare git repository"),
@@ -127,14 +127,14 @@ def test_text_replaced_under_the_same_name_is_reported(repository):
 @pytest.mark.parametrize(
     ("message", "told"),
     [
-        ("x\n\nDsa-Record: artifact\nRun: r", "is not a whole record: the trailer Artifact is missing"),
+        ("x\n\nDsa-Record: artifact\nRun: r", "is not a complete record: the trailer Artifact is missing"),
         (
             "x\n\nDsa-Record: verdict\nStep: s\nAttempt: 1\nArtifact: 00ff\nSeconds: 0\nKey: k",
             "names artifact 00ff, which is not in the run",
         ),
         (
             "x\n\nDsa-Record: verdict\nStep: s\nAttempt: one\nKey: k\nArtifact: 00",
-            "is not a whole record: invalid literal",
+            "is not a complete record: invalid literal",
         ),
     ],
 )

@@ -11,7 +11,7 @@ from dsa.semantics import Occurrence
 
 
 @pytest.mark.parametrize(("event", "source", "said"), [
-    ("paid", None, "'paid' does not come from outside; what does: order, more"),
+    ("paid", None, "'paid' does not come from outside; these do: order, more"),
     ("pay.failed", None, "does not come from outside"),
     ("nonsense", None, "has no event 'nonsense'"),
     ("after 2s", "resting", "has no timer"),
@@ -26,7 +26,9 @@ def test_only_events_from_outside_can_be_sent(event, source, said):
 def test_size_of_event_data_is_limited_for_every_kind_of_content():
     run, reader = begun(), FromOutside(Bindings({}, secrets=Secrets({"PIN": "4711"})))
     assert reader.read(run, Occurrence("order", data="x" * (LONGEST_DATA - 11))).data
-    told = "'order' has data of .* characters of JSON, and 8,388,608 are allowed: store it in a file and send the file's path"
+    told = (
+        "'order' has data of .* characters of JSON; the limit is 8,388,608: store it in a file and send the file's path"
+    )
     for data in ("x" * 20_000_000, ["x"] * 2_200_000, "\x01" * 1_500_000, "4711" * 2_000_000):
         with pytest.raises(OccurrenceError, match=told):
             reader.read(run, Occurrence("order", data=data))

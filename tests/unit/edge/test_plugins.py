@@ -117,7 +117,7 @@ def test_broken_plugin_is_one_error_that_names_the_package_and_the_line(shelf, v
 
 def test_plugin_that_builds_no_guard_is_reported(shelf):
     shelf.install("faulty", {GUARDS: ["bad = kinds_x:wrong"]}, kinds_x=SHOUTED)
-    with pytest.raises(BindingError, match="kind bad built int, which is no GuardInterface"):
+    with pytest.raises(BindingError, match="kind bad built int, which is not a GuardInterface"):
         guard("bad")
 
 
@@ -125,7 +125,7 @@ def test_two_packages_cannot_provide_the_same_name(shelf):
     shelf.install("loud", {GUARDS: ["shouted = loud_kinds:Shouted"]}, loud_kinds=SHOUTED)
     shelf.install("shouty", {GUARDS: ["shouted = shouty_kinds:Shouted"]}, shouty_kinds=SHOUTED)
     with pytest.raises(
-        BindingError, match=r"m.md:7:3: .*'shouted' is brought by the packages 'loud 1.0' and 'shouty 1.0'"
+        BindingError, match=r"m.md:7:3: .*'shouted' is provided by the packages 'loud 1.0' and 'shouty 1.0'"
     ):
         guard("shouted")
     brought, faults = PACKAGES.import_all(KINDS, OWN)

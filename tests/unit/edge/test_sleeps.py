@@ -325,8 +325,8 @@ def test_policy_for_a_sleep_is_reported_and_not_used():
         policies = dict.fromkeys(("wait_day", "wait_week", "remind"), unused)
         setup = runs.setup(document_of(loads(REMINDERS)), dsa.Options(dsa.Bindings(policies)))
     assert [note.partition(",")[0] for note in setup.binding.notes] == [
-        "the bindings gives the effect 'wait_day'",
-        "the bindings gives the effect 'wait_week'",
+        "the bindings defines the effect 'wait_day'",
+        "the bindings defines the effect 'wait_week'",
     ]
     assert set(setup.binding.effects) == {"remind"}
 

@@ -58,7 +58,7 @@ def test_token_counts_that_are_not_sent_are_unknown():
 @each_row(
     ("answer", "reason", "told"),
     [
-        (answered(events([chunk({"content": "he"})], done=False), DROP), "interrupted", "is not whole"),
+        (answered(events([chunk({"content": "he"})], done=False), DROP), "interrupted", "is not complete"),
         (answered(events([chunk({"content": "he"})])), "interrupted", "without a finish reason"),
         (answered(events([chunk({"content": "he"})], done=False), HANG), "timeout", "fell silent for 0.2 s"),
         (answered(events([chunk({"content": "he"}), {"error": {"code": 502, "message": "gone"}}])), "server_error", "gone"),
@@ -360,7 +360,7 @@ def test_error_with_a_good_status_quotes_the_server():
 def test_missing_key_is_reported_before_anything_is_sent(monkeypatch, variable):
     monkeypatch.delenv(variable, raising=False)
     host = {"OPENAI_API_KEY": "api.openai.com", "OPENROUTER_API_KEY": "openrouter.ai"}[variable]
-    with pytest.raises(GenerationError, match=f"needs a key, and there is none; set {variable}") as caught:
+    with pytest.raises(GenerationError, match=f"needs a key, but none is set; set {variable}") as caught:
         OpenAICompatibleGenerator(f"https://{host}/v1#m", retries=5).generate(CONTEXT)
     assert caught.value.reason == "authentication"
 
@@ -394,5 +394,5 @@ def test_artifact_is_the_final_answer_however_it_is_split_or_escaped(content, sa
 
 def test_answer_with_only_a_draft_is_an_error():
     draft = answered(events([chunk({"content": "<think>never"}), finished("stop")]))
-    with serving(draft) as (address, _), pytest.raises(GenerationError, match="nothing but a draft"):
+    with serving(draft) as (address, _), pytest.raises(GenerationError, match="only a draft"):
         made(address).generate(CONTEXT)

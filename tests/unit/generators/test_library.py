@@ -88,17 +88,20 @@ def test_every_kind_has_a_description():
         (Generator("g", kind="scripted"), "needs the option 'file'"),
         (
             Generator("g", options=(("model", "http://127.0.0.1:9/v1"),)),
-            "generator g: 'http://127.0.0.1:9/v1' names no model",
+            "generator g: 'http://127.0.0.1:9/v1' does not name a model",
         ),
         (
             Generator("g", kind="openai_compatible", options=(("model", "x"),)),
             "generator g: 'x' is not an address of a server",
         ),
         (Generator("g", kind="special", options=(("a", "b"),)), "takes no options"),
-        (Generator("g", options=(("model", "scriped:x.md"),)), "generator g: 'scriped:x.md' is no model; did you mean"),
+        (
+            Generator("g", options=(("model", "scriped:x.md"),)),
+            "generator g: 'scriped:x.md' is not a model; did you mean",
+        ),
         (
             Generator("g", options=(("model", "http://127.0.0.1:9/v1#x"), ("api_base", "http://127.0.0.1:8/v1"))),
-            "generator g: api_base = http://127.0.0.1:8/v1 is for LiteLLM's names, and the model http://127.0.0.1:9/v1#x has",
+            "generator g: api_base = http://127.0.0.1:8/v1 is for LiteLLM's names only; the model http://127.0.0.1:9/v1#x already has",
         ),
     ],
 )

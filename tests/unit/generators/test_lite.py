@@ -179,7 +179,7 @@ def test_missing_answer_is_a_timeout():
 
 
 def test_name_without_a_provider_is_reported():
-    with pytest.raises(GenerationError, match="knows no provider for 'nonsense'; write it as provider/model"):
+    with pytest.raises(GenerationError, match="does not know a provider for 'nonsense'; write it as provider/model"):
         LiteLLMGenerator("nonsense").generate(CONTEXT)
 
 
@@ -194,7 +194,7 @@ def test_name_without_a_provider_is_reported():
 def test_missing_key_is_reported_at_once_with_its_variable(monkeypatch, model, variable):
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(GenerationError, match=f"there is none; set {variable} in the environment.$") as raised:
+    with pytest.raises(GenerationError, match=f"but none is set; set {variable} in the environment.$") as raised:
         LiteLLMGenerator(model, retries=3).generate(CONTEXT)
     assert raised.value.reason == "authentication"
 
@@ -207,9 +207,7 @@ def test_invalid_address_is_reported_at_once_with_its_origin(monkeypatch, addres
         monkeypatch.setenv(given_by, address)
     with pytest.raises(GenerationError) as raised:
         LiteLLMGenerator("openai/m", retries=3, api_base=address if given_by == "api_base" else "").generate(CONTEXT)
-    assert str(raised.value).startswith(
-        f"'{address}' is no address at which openai/m could be asked; write it as http://"
-    )
+    assert str(raised.value).startswith(f"'{address}' is not an address for openai/m; write it as http://")
     assert str(raised.value).endswith(f"({given_by}).")
     assert raised.value.reason == "unreachable"
 

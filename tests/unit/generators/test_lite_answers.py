@@ -380,7 +380,7 @@ def test_answer_that_does_not_end_is_cut_off(how, form, streamed, monkeypatch):
         made(form, address).generate(CONTEXT, on_text=(lambda _text: None) if streamed else None)
     assert (raised.value.reason, str(raised.value)) == (
         "bad_answer",
-        f"{form.model} does not end: its answer has more than {most:,} bytes, and was cut off there; set max_tokens.",
+        f"{form.model} does not stop: its answer has more than {most:,} bytes, and was cut off there; set max_tokens.",
     )
 
 

@@ -114,7 +114,7 @@ EARLY = {
 def test_server_that_closes_early_is_asked_again(form, answer):
     with (
         serving(answer) as (address, _),
-        pytest.raises(GenerationError, match="broke off before it was whole") as raised,
+        pytest.raises(GenerationError, match="broke off before it was complete") as raised,
     ):
         made(form, address).generate(CONTEXT)
     assert raised.value.reason == "interrupted"
@@ -193,4 +193,4 @@ def test_missing_key_is_reported_before_anything_is_sent(monkeypatch, model, var
     with pytest.raises(GenerationError) as caught:
         LiteLLMGenerator(model, retries=5).generate(Context(AmbientEnvironment(), "x"))
     assert caught.value.reason == "authentication"
-    assert f"needs a key, and there is none; set {variable} in the environment" in str(caught.value)
+    assert f"needs a key, but none is set; set {variable} in the environment" in str(caught.value)

@@ -36,13 +36,13 @@ def test_possible_model_name_is_accepted(name):
 @each_row(
     ("name", "said"),
     [
-        ("", "the model has no name: it is local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name"),
+        ("", "the model has no name: write local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name"),
         ("  ", "the model has no name"),
-        ("scripted:", "'scripted:' names no script: write scripted:FILE"),
-        ("scripted: ", "names no script"),
-        ("scriped:x.md", "'scriped:x.md' is no model; did you mean 'scripted:x.md'?"),
+        ("scripted:", "'scripted:' does not name a script: write scripted:FILE"),
+        ("scripted: ", "does not name a script"),
+        ("scriped:x.md", "'scriped:x.md' is not a model; did you mean 'scripted:x.md'?"),
         ("Scripted:x.md", "did you mean 'scripted:x.md'?"),
-        ("scripted", "'scripted' is no model; did you mean 'scripted:FILE'?"),
+        ("scripted", "'scripted' is not a model; did you mean 'scripted:FILE'?"),
         ("lokal", "did you mean 'local'?"),
         ("127.0.0.1:18977/v1#m", "an address begins with http://, as http://HOST/v1#MODEL"),
         ("127.0.0.1", "an address begins with http://"),
@@ -50,10 +50,13 @@ def test_possible_model_name_is_accepted(name):
         ("[::1]:8080/v1", "an address begins with http://"),
         ("models.example.org:8080/v1", "an address begins with http://"),
         ("models.example.org/v1#m", "an address begins with http://"),
-        ("htp://127.0.0.1/v1#m", "'htp://127.0.0.1/v1#m' is no address of a model: it begins with http:// or https://"),
-        ("http://127.0.0.1/v1", "names no model"),
+        (
+            "htp://127.0.0.1/v1#m",
+            "'htp://127.0.0.1/v1#m' is not the address of a model: it must begin with http:// or https://",
+        ),
+        ("http://127.0.0.1/v1", "does not name a model"),
         ("http:///v1#m", "is not an address of a server"),
-        ("openai/gpt 4", "'openai/gpt 4' is no model: it is local,"),
+        ("openai/gpt 4", "'openai/gpt 4' is not a model: write local,"),
     ],
 )
 def test_impossible_model_name_is_refused_with_advice(name, said):

@@ -79,7 +79,7 @@ def test_program_is_found_at_binding_from_the_folder_or_in_path(tmp_path, monkey
     "options", [{"command": " "}, {"command": "sh", "timeout_s": 0}, {"command": "sh", "most_bytes": 0}]
 )
 def test_invalid_options_are_refused(options):
-    with pytest.raises(ValueError, match=r"command is empty|no time limit|too few"):
+    with pytest.raises(ValueError, match=r"command is empty|not a valid time limit|too few"):
         CommandGenerator(**options)
 
 
@@ -90,7 +90,7 @@ def test_table_can_name_a_program():
     assert build_generator("g", machine).generate(CONTEXT).content == "x = 1"
     with pytest.raises(BindingError, match="No closing quotation"):
         build_generator("g", loads(text.format("printf 'x") + steps))
-    with pytest.raises(BindingError, match=r":6:3: generator g: there is no program 'no-such-program': give its path"):
+    with pytest.raises(BindingError, match=r":6:3: generator g: there is no program 'no-such-program': write its path"):
         build_generator("g", loads(text.format("no-such-program") + steps))
     assert machine.generators == (Generator("g", "command", (("command", "printf 'x = 1'"),)),)
 
@@ -125,7 +125,7 @@ class Asked:
 
 @pytest.mark.parametrize("function", [asked, streamed, Asked(), functools.partial(asked), Asked().__call__])
 def test_async_function_is_refused_with_the_alternative(function):
-    with pytest.raises(TypeError, match=r"is an async function.*derive an AsyncGeneratorInterface"):
+    with pytest.raises(TypeError, match=r"is an async function.*derive a class from AsyncGeneratorInterface"):
         FunctionGenerator(function)
 
 
@@ -135,5 +135,5 @@ def test_returned_coroutine_is_refused_and_closed():
 
 
 def test_value_that_is_not_a_function_is_refused():
-    with pytest.raises(TypeError, match="needs a function of the prompt, and this is a str"):
+    with pytest.raises(TypeError, match="needs a function of the prompt; this is a str"):
         FunctionGenerator("prompt")

@@ -119,8 +119,8 @@ def test_feedback_is_bounded_and_printable():
         ("return 1", "The code cannot be loaded: SyntaxError: 'return' outside function (line 1)"),
         ("def f(: pass", "The code has a syntax error in line 1: invalid syntax."),
         ("", "There is no code in the answer."),
-        ("def f(): return object()", "The call failed:\nf() gave an object of type object, which is no plain value"),
-        ("def f(): yield 1", "The call failed:\nf() gave an object of type generator, which is no plain value"),
+        ("def f(): return object()", "The call failed:\nf() gave an object of type object, which is not a plain value"),
+        ("def f(): yield 1", "The call failed:\nf() gave an object of type generator, which is not a plain value"),
         ("def f(): pass", "The call failed:\nf() gave None"),
     ],
 )

@@ -48,7 +48,7 @@ def test_code_is_extracted_from_a_reply(reply, code):
         ("```python\nok = 1\nx ==\n```", "The code has a syntax error in line 2: invalid syntax."),
         ("", "There is no code in the answer."),
         ("```python\n```", "There is no code in the answer."),
-        ("x = '\ud800'", "The code holds characters that no source file may hold."),
+        ("x = '\ud800'", "The code has characters that are not allowed in a source file."),
         ("x" + "+x" * 200_000, "The code is nested too deeply to be read."),
         ("-" * 100_000 + "1", "The code is nested too deeply to be read."),
     ],
@@ -116,4 +116,4 @@ def test_time_to_extract_code_is_linear_in_the_text(text):
 def test_code_that_is_too_long_is_rejected_unread():
     result = SyntaxGuard().validate(Artifact("x = 1\n" * 1_000_000))
     assert not result.passed
-    assert result.feedback == "The code is too long: 6000000 characters, and at most 500000 are read."
+    assert result.feedback == "The code is too long: 6000000 characters; at most 500000 are read."

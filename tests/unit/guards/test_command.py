@@ -131,7 +131,7 @@ def test_program_inherits_no_open_files():
 
 
 def test_text_that_cannot_be_written_to_a_file_fails():
-    assert judge("\ud800").feedback == "The text holds characters that no file may hold."
+    assert judge("\ud800").feedback == "The text has characters that are not allowed in a file."
     assert "too long" in judge("x" * 4_000_001).feedback
     assert judge("\0", "grep -qaP '\\x00'").passed
 
@@ -164,12 +164,12 @@ def test_error_explains_a_program_that_only_root_can_read(tmp_path):
     (closed / "tool").chmod(0o755)
     if probe("limits").fault or "own user" not in probe("limits").features:
         pytest.skip("root stays root here")
-    with pytest.raises(SandboxError, match="'limits': Permission denied; it runs there as a user who may not read it"):
+    with pytest.raises(SandboxError, match="'limits': Permission denied; it runs as a user who may not read it"):
         judge("x", str(closed / "tool"), rung="limits")
 
 
 def test_rung_without_a_required_feature_runs_nothing():
-    with pytest.raises(SandboxError, match="lacks what is required: no network"):
+    with pytest.raises(SandboxError, match="lacks required features: no network"):
         judge("exit 0", require=("no network",), rung="limits")
 
 
@@ -178,12 +178,12 @@ def test_rung_without_a_required_feature_runs_nothing():
     [
         ({"command": ""}, "the command is empty"),
         ({"command": "sh 'x"}, "No closing quotation"),
-        ({"command": "sh", "file": "/etc/passwd"}, "does not lie in the working folder"),
-        ({"command": "sh", "file": "../x"}, "does not lie in the working folder"),
-        ({"command": "sh", "read": ("../x",)}, "does not lie in the working folder"),
+        ({"command": "sh", "file": "/etc/passwd"}, "is not in the working folder"),
+        ({"command": "sh", "file": "../x"}, "is not in the working folder"),
+        ({"command": "sh", "read": ("../x",)}, "is not in the working folder"),
         ({"command": "sh", "read": ("nothing-here",)}, "no file or folder 'nothing-here'"),
-        ({"command": "sh", "read": ("checks",), "file": "checks/x"}, "only read"),
-        ({"command": "sh", "timeout_s": 0}, "no time limit"),
+        ({"command": "sh", "read": ("checks",), "file": "checks/x"}, "read-only"),
+        ({"command": "sh", "timeout_s": 0}, "not a valid time limit"),
         ({"command": "sh", "memory_mb": 0}, "too little"),
         ({"command": "sh", "require": ("wings",)}, "'wings' is neither a feature nor a rung"),
     ],
@@ -212,7 +212,7 @@ def test_table_can_name_a_command():
     assert guard.validate(Artifact("a b")).passed
     with pytest.raises(BindingError):
         CommandGuard("nonesuch-program")
-    with pytest.raises(BindingError, match=r":6:3: guard tool: there is no program 'nonesuch-program': give its path"):
+    with pytest.raises(BindingError, match=r":6:3: guard tool: there is no program 'nonesuch-program': write its path"):
         build_guard("tool", loads(TABLE.format(options="command = nonesuch-program")))
 
 

@@ -135,10 +135,10 @@ class Hangs(GuardInterface):
 def test_part_that_takes_too_long_raises_a_timeout(parallel):
     hanging = Hangs()
     guard = Combination({"slow": hanging, "quick": failed()}, parallel=parallel, timeout_s=0.05)
-    with pytest.raises(TimeoutError, match="guard slow gave no verdict in time"):
+    with pytest.raises(TimeoutError, match="guard slow did not give a verdict in time"):
         guard.validate(ARTIFACT)
     hanging.free.set()
-    with pytest.raises(ValueError, match="no time limit"):
+    with pytest.raises(ValueError, match="not a valid time limit"):
         Combination({"a": passed()}, timeout_s=0)
 
 
@@ -167,7 +167,7 @@ def test_combination_asks_for_a_review_when_nothing_else_is_fatal(other, review)
 
 
 def test_review_must_be_fatal():
-    with pytest.raises(ValueError, match="asks for a review is fatal"):
+    with pytest.raises(ValueError, match="asks for a review must be fatal"):
         GuardResult(passed=False, review=True)
     with pytest.raises(TypeError, match="`review` must be True or False"):
         GuardResult(passed=False, fatal=True, review=1)

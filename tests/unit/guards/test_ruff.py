@@ -83,9 +83,9 @@ def test_invalid_python_fails():
 
 @pytest.mark.parametrize("options", [{"select": ("NOPE",)}, {"line_length": 100_000}, {"ignore": ("--exit-zero",)}])
 def test_invalid_options_are_refused_at_once(options):
-    with pytest.raises(ValueError, match="ruff does not take these options: "):
+    with pytest.raises(ValueError, match="ruff does not accept these options: "):
         RuffGuard(**options)
-    with pytest.raises(ValueError, match="no time limit"):
+    with pytest.raises(ValueError, match="not a valid time limit"):
         RuffGuard(timeout_s=0)
 
 

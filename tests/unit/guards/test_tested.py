@@ -83,10 +83,10 @@ def test_installed_module_is_not_mistaken_for_the_code():
         ("1 / 0", TESTS, "The tests cannot be loaded: ZeroDivisionError: division by zero"),
         ("x = 1", TESTS, "The tests cannot be loaded: ImportError: cannot import name 'add' from 'solution'"),
         ("import sys\nsys.exit(0)", TESTS, "The tests cannot be loaded: SystemExit: 0"),
-        ("import os\nos._exit(0)", TESTS, "The tests did not come to their end (while they were loaded): the process ended before."),
-        ("import os\ndef add(a, b): os._exit(0)", TESTS, "The tests did not come to their end (at test_add): the process ended before."),
-        ("import pytest\ndef add(a, b): pytest.exit('done', 0)", TESTS, "The tests did not come to their end (at test_add)"),
-        ("def add(a, b):\n    while True: pass", TESTS, "The tests did not come to their end (at test_add): they took more than 1 s."),
+        ("import os\nos._exit(0)", TESTS, "The tests did not finish (while they were loaded): the process ended before."),
+        ("import os\ndef add(a, b): os._exit(0)", TESTS, "The tests did not finish (at test_add): the process ended before."),
+        ("import pytest\ndef add(a, b): pytest.exit('done', 0)", TESTS, "The tests did not finish (at test_add)"),
+        ("def add(a, b):\n    while True: pass", TESTS, "The tests did not finish (at test_add): they took more than 1 s."),
         ("import pytest\ndef add(a, b): pytest.skip()", TESTS, "test_add: was skipped"),
         ("import pytest\ndef add(a, b): pytest.xfail()", TESTS, "test_add: was skipped"),
         ("def add(a, b): return 'x' * 10_000_000", TESTS, "test_add: add(1, 2) gave 'xxx"),
@@ -162,11 +162,11 @@ def test_code_is_judged_by_the_tests_of_an_earlier_step():
 
 #: Tests of an earlier step that no code passes.
 FOR_NO_CODE = {
-    "x = 1": "The tests define no test, and assert nothing when they are loaded.",
+    "x = 1": "The text defines no test, and asserts nothing when it is loaded.",
     "": "The tests are empty",
     "def test(:": "The code of the tests has a syntax error in line 1: invalid syntax.",
     "import sympy\n" + TESTS: "The tests cannot be loaded: ModuleNotFoundError: No module named 'sympy'",
-    "class TestAdd:\n    def __init__(self): pass\n    def test_it(self): assert add(1, 1)": "There is not one test to run.",
+    "class TestAdd:\n    def __init__(self): pass\n    def test_it(self): assert add(1, 1)": "There is no test to run.",
     "def test_add(mocker):\n    assert add(1, 2) == 3": "No code passes these tests:\ntest_add: there is no fixture 'mocker'",
     "async def test_add():\n    assert add(1, 2) == 3": "No code passes these tests:\ntest_add: it is an async def",
     "import pytest\n@pytest.mark.skip(reason='later')\ndef test_add():\n    assert add(1, 2) == 3": "test_add: was skipped",
@@ -179,7 +179,7 @@ def test_code_is_not_blamed_for_tests_that_no_code_passes(code, tests):
     result = TDDTestGuard().validate(Artifact(code), test=Artifact(tests))
     assert (result.passed, result.fatal) == (False, True), result.feedback
     assert FOR_NO_CODE[tests] in result.feedback
-    assert result.feedback.endswith("\nThe fault is in the tests: nothing is said of the code.")
+    assert result.feedback.endswith("\nThe fault is in the tests; this says nothing about the code.")
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_code_whose_objects_equal_everything_is_noticed_when_hardened(tests):
     assert judge(AGREES, tests).passed
     result = judge(AGREES, tests, hardened=True)
     assert not result.passed
-    assert "equals everything, even what equals nothing" in result.feedback
+    assert "equals everything, even an object that equals nothing" in result.feedback
 
 
 @pytest.mark.parametrize(
@@ -284,9 +284,9 @@ def test_invalid_options_are_refused(options):
         ("def test_x(:\n    pass", "the code of the tests has a syntax error in line 1: invalid syntax"),
         ("x = 1\n\x00", "the code of the tests "),
         (" \n", "the tests are empty"),
-        ("x = 1", "the tests define no test, and assert nothing when they are loaded"),
-        ("def check():\n    assert add(1, 2) == 3", "the tests define no test, and assert nothing"),
-        ("if __name__ == '__main__':\n    assert add(1, 2) == 3", "the tests define no test, and assert nothing"),
+        ("x = 1", "the text defines no test, and asserts nothing when it is loaded"),
+        ("def check():\n    assert add(1, 2) == 3", "the text defines no test, and asserts nothing"),
+        ("if __name__ == '__main__':\n    assert add(1, 2) == 3", "the text defines no test, and asserts nothing"),
     ],
 )
 def test_invalid_or_empty_tests_are_refused(tests, message):

@@ -75,7 +75,7 @@ def bound(tmp_path, more, module=None):
     ],
 )
 def test_name_similar_to_a_used_name_is_a_fault(tmp_path, module, more, said):
-    with pytest.raises(BindingError, match=re.escape(f"{module or 'bindings.py'} gives the {said}")):
+    with pytest.raises(BindingError, match=re.escape(f"{module or 'bindings.py'} defines the {said}")):
         bound(tmp_path, more, module)
 
 
@@ -93,7 +93,7 @@ def test_name_similar_to_a_used_name_is_a_fault(tmp_path, module, more, said):
     ids=["unlike any", "already bound", "sibling", "of a kind", "guard of a kind", "step", "effect"],
 )
 def test_other_unused_name_is_only_noted(tmp_path, more, name):
-    assert bound(tmp_path, more).notes == (f"bindings.py gives the {name}, which no table names; it is not used",)
+    assert bound(tmp_path, more).notes == (f"bindings.py defines the {name}, which no table names; it is not used",)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_later_decision_of_a_person_renames_the_file_again(tmp_path):
 def test_unusable_folder_of_runs_is_a_document_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     run, _ = begin(load("dual_state"), "r1")
-    with pytest.raises(DocumentError, match="file: no run can be kept here"):
+    with pytest.raises(DocumentError, match="file: runs cannot be stored here"):
         RunFolder(tmp_path / "file", run, "").observe(run.ledger[0], MemoryArtifacts())
 
 

@@ -204,7 +204,7 @@ def test_run_does_nothing_until_a_call_in_doubt_is_decided(tmp_path):
             trip.resume(tmp_path, run, decisions={f"{run}/{key}": "retry"})
     with pytest.raises(DsaError, match="decided twice"):
         trip.resume(tmp_path, run, decisions={f"{PAY}": "fail"}, answers={f"{PAY}": text_step("pay", "x")})
-    with pytest.raises(OccurrenceError, match="a call gives a step"):
+    with pytest.raises(OccurrenceError, match="a call returns a step"):
         trip.resume(tmp_path, run, answers={f"{PAY}": Occurrence("gave")})
     with pytest.raises(DsaError, match="is an effect"):
         trip.resume(tmp_path, run, answers={"1/1": text_step("pay", "x")})
@@ -311,7 +311,7 @@ def test_missing_policies_change_nothing(tmp_path):
 def test_data_that_names_no_policy_starts_no_run(tmp_path, data):
     async def starting():
         async with open_runs("memory:") as runs:
-            with pytest.raises(TypeError, match="a policy is asked with"):
+            with pytest.raises(TypeError, match="a policy is called with"):
                 await runs.start("policy", data)
             assert runs.ids() == ()
 
@@ -359,7 +359,7 @@ def test_answer_is_the_last_text_or_the_payload_of_the_last_step():
 
 def test_folder_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DocumentError, match=r"no runs? can be kept here"):
+    with pytest.raises(DocumentError, match=r"runs cannot be stored here"):
         Trip().begin(tmp_path / "file")
 
 

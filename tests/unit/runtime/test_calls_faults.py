@@ -185,7 +185,7 @@ def test_call_left_behind_by_a_policy_is_not_recorded_and_starts_nothing(world):
     async def main(action, context):
         await context.call(Action("twice"))
         await left[1]
-        with pytest.raises(RuntimeError, match="twice has ended, and cannot call echo any more"):
+        with pytest.raises(RuntimeError, match="twice has ended, and can no longer call echo"):
             left[0].call(Action("echo", {"text": "b"}))
         return []
 
@@ -198,7 +198,7 @@ def test_policy_that_returns_no_steps_is_a_program_error(world, given):
     async def main(action, context):
         return given
 
-    with pytest.raises(DsaError, match=r"the policy main gave .*, not a list of Steps"):
+    with pytest.raises(DsaError, match=r"the policy main returned .*, not a list of Steps"):
         world.run(main)
     with pytest.raises(DsaError, match="the policy main is not an async function"):
         world.run(lambda action, context: [])
@@ -211,5 +211,5 @@ def test_too_large_result_is_an_error_step(world):
     (step,) = world.run(big)
     assert step.payload["code"] == "TOO_LARGE"
     assert step.payload["message"] == (
-        "the policy main gave 10,000,022 characters of JSON, and 8,388,608 are allowed: store the data in a file or an artifact"
+        "the policy main returned 10,000,022 characters of JSON; the limit is 8,388,608: store the data in a file or an artifact"
     )

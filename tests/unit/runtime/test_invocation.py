@@ -136,7 +136,7 @@ def test_unregistered_policy_and_non_json_payload_are_refused():
 def test_missing_answer_is_reported():
     entries = []
     performed("agent", {"text": "hi"}, registry, append=entries.append)
-    with pytest.raises(LookupError, match="has not given its steps yet"):
+    with pytest.raises(LookupError, match="has not returned its steps yet"):
         answer_of(ledger_of(entries[:3]))
 
 

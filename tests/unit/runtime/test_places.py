@@ -68,7 +68,7 @@ def test_reentering_the_leaf_moves_the_places():
     late = fed(run, "approved", at="1")
     assert late.ledger[-1] == RefusalEntry(
         "late",
-        "approved was sent to place 1, and its place is 3",
+        "approved was sent to place 1, but its place is now 3",
         ("after 1h", "amended", "approved", "found", "noted"),
     )
     assert (late.configuration, places(late)) == (run.configuration, (3, 3))

@@ -91,7 +91,7 @@ def test_invalid_policy_is_not_registered(registry, policy):
 
 
 def test_name_can_be_registered_only_once(registry):
-    with pytest.raises(BindingError, match="there is a policy 'say' already"):
+    with pytest.raises(BindingError, match="there is already a policy 'say'"):
         registry.register("say")(search)
 
 

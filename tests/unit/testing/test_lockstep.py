@@ -139,7 +139,7 @@ def test_adapter_that_returns_a_cancellation_gets_a_hint(answer):
 MISUSED = {
     "text": (Shows("query_llm"), TypeError, "feed gave 'query_llm'"),
     "number": (Shows(3), TypeError, "feed gave 3"),
-    "unknown variable": (Shows(values={"tries": 1}), KeyError, "'tries', which is no variable of dual_state"),
+    "unknown variable": (Shows(values={"tries": 1}), KeyError, "'tries', which is not a variable of dual_state"),
 }
 
 

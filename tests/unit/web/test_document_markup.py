@@ -82,7 +82,7 @@ def test_counterexample_is_named_at_its_last_row(claim, row, words):
 @pytest.mark.parametrize(
     ("effects", "words"),
     [
-        ("pay", "comes back to where it was after step 1, and goes round for ever"),
+        ("pay", "returns to where it was after step 1, and repeats for ever"),
         ("", "then nothing happens, for ever"),
     ],
 )

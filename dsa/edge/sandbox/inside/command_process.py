@@ -1,7 +1,7 @@
 """The first process of a sandbox for one command: it starts the command with its limits, watches it, ends it, and reports how it ended.
 
 Its setup comes from `dsa.edge.sandbox.command_sandbox`. It ends when the command is over, or when the other end of its lifeline is closed. In a process
-namespace of its own, its end ends all that is left; elsewhere it adopts what the command left behind, and kills it.
+namespace of its own, its end ends everything that is left; otherwise it adopts what the command left behind, and kills it.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from dsa.edge.sandbox.inside import relay, seccomp, system_calls
 
-TYPE_CHECKING = False  # as in `typing`, which takes milliseconds to import: this module is run for each command
+TYPE_CHECKING = False  # as in `typing`, which takes milliseconds to import, and this module runs for each command
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
@@ -77,14 +77,14 @@ def count() -> int:
 
 #: A command that moves files while they are counted may hide some. When this many times its bound is gone, the disk counts as full.
 _AT_MOST = 4
-_TICK_NS = 50_000_000  # times of files are those of the kernel's last tick
+_TICK_NS = 50_000_000  # the times of files are those of the kernel's last tick
 
 
 class Disk:
     """The part of a disk that a command has used, while others write to the same disk.
 
     Files that changed in its folder count whole, and so do files without a name that `processes` hold open. None means that files elsewhere
-    cannot be known. Counting takes time, so it is done only when the disk's free space has shrunk by more than the bound.
+    cannot be counted. Counting takes time, so it is done only when the disk's free space has shrunk by more than the bound.
     """
 
     def __init__(self, folder: str, most_bytes: int, processes: Callable[[], Iterable[int]] | None) -> None:
@@ -155,7 +155,7 @@ _LINUX = sys.platform == "linux"
 
 
 def main(setup: "Setup") -> "NoReturn":
-    """Run the command of the setup, write how it ended, its status and a fault to the status pipe, a line each, and end."""
+    """Run the command of the setup; write how it ended, its status and a fault to the status pipe, one line each; and end."""
     os.environ.clear()
     if _LINUX:
         system_calls.control(system_calls.DUMPABLE, 0)  # no other process may open its pipes
@@ -176,7 +176,7 @@ def main(setup: "Setup") -> "NoReturn":
 
 
 def _relay(setup: "Setup") -> int:
-    """Start the relay to the proxy outside, and name it in the command's environment."""
+    """Start the relay to the proxy outside, and set its address in the command's environment."""
     listener = relay.open_listener()
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
@@ -195,7 +195,7 @@ def _relay(setup: "Setup") -> int:
 
 
 def _start_command(setup: "Setup") -> tuple[int, int, str]:
-    """Return the command's process, the file by which its forks ask (-1: none), and why the command could not start, empty if it did."""
+    """Return the command's process, the file by which its forks ask (-1: none), and why the command could not start (empty if it started)."""
     gate, theirs = socket.socketpair()  # neither survives the start of the command
     worker = os.fork()
     if worker == 0:
@@ -238,7 +238,7 @@ def _become(setup: "Setup", gate: socket.socket) -> "NoReturn":
 
 
 def _confine(gate: socket.socket) -> None:
-    """Give up privileges. Where possible, root's forks ask: the kernel does not bound them."""
+    """Give up privileges. Where possible, root's forks ask for permission: the kernel does not limit them."""
     system_calls.control(system_calls.NO_NEW_PRIVILEGES, 1)
     system_calls.drop_capabilities()
     if why := seccomp.fault():
@@ -257,7 +257,7 @@ def _confine(gate: socket.socket) -> None:
 
 
 class _CommandWatch:
-    """Waits for the command's end, and ends it at its time limit, when its lifeline closes, or when disk or processes run over."""
+    """Waits for the command's end, and ends it at its time limit, when its lifeline closes, or when it uses too much disk or too many processes."""
 
     def __init__(self, setup: "Setup", worker: int, carrier: int, listener: int) -> None:
         self._worker, self._carrier = worker, carrier
@@ -266,7 +266,7 @@ class _CommandWatch:
         processes = (lambda: system_calls.descendants(os.getpid())) if setup["confined"] else None
         self._disk = Disk(setup["folder"], self._bounds["disk_bytes"], processes)
         self._forks = Forks(listener, self._bounds["processes"]) if listener >= 0 else None
-        self._counts = _LINUX and os.geteuid() == 0 and self._forks is None  # the kernel bounds everybody else
+        self._counts = _LINUX and os.geteuid() == 0 and self._forks is None  # the kernel limits all other users
         self._end = ""
         self._deadline = time.monotonic() + self._bounds["timeout_s"]
         self._look = 0.0
@@ -312,7 +312,7 @@ class _CommandWatch:
                 os.kill(process, signal.SIGTERM)
 
     def _full(self) -> str:
-        """Return `disk` or `processes` if the command uses too much; empty otherwise, and between two checks."""
+        """Return `disk` or `processes` if the command uses too much of it; empty otherwise, and between two checks."""
         if time.monotonic() < self._look:
             return ""
         self._look = time.monotonic() + _LOOK_S

@@ -1,10 +1,10 @@
 """Confinement, step by step for each rung: a file tree of its own, and what is done once, for each call, and right before untrusted code runs.
 
-The tree has only what a Python program needs, and cannot be written. Paths in it are the same as outside. `/own` is empty, for each call to mount its
+The tree has only what a Python program needs, and cannot be written. Paths in it are the same as outside. `/own` is empty: each call mounts its
 own folder there; `/tmp` leads to it, unless something visible lies in `/tmp`. There is no `/proc`.
 
-`enter` returns a `ConfinedPlace`, whose features each of its calls will have. A step that fails afterwards raises OSError: no call runs with less
-than its features say.
+`enter` returns a `ConfinedPlace`, whose features each of its calls will have. A step that fails afterwards raises OSError: no call runs with fewer
+features.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ def _show(path: str, place: str) -> None:
 
 
 def mount_own_folder(size_bytes: int, files: int) -> None:
-    """Mount an empty folder of bounded size, which is gone with its last process, and go there."""
+    """Mount an empty folder of limited size, which disappears with its last process, and go there."""
     options = f"mode=0777,size={size_bytes},nr_inodes={files}"
     system_calls.mount("own", OWN, "tmpfs", system_calls.NO_SUID | system_calls.NO_DEVICES, options)
     os.chdir(OWN)
@@ -65,7 +65,7 @@ def mount_own_folder(size_bytes: int, files: int) -> None:
 
 Setup = dict[str, Any]
 
-#: User ids that nobody has: above all that are assigned; or, where a container maps few, those that systemd lends to services.
+#: User ids that nobody has: above all assigned ones; or, where a container maps few, those that systemd lends to services.
 _FREE_USERS = (range(2_000_000_000, 2_016_000_000), range(61_184, 65_520))
 _OWN = (
     system_calls.NEW_MOUNTS
@@ -97,7 +97,7 @@ class ConfinedPlace:
 
 
 def enter(setup: Setup) -> ConfinedPlace:
-    """Do the steps that are done once: enter the tree, open what is needed later, and find out the features of calls."""
+    """Do the one-time steps: enter the tree, open what is needed later, and find out the features of calls."""
     place = ConfinedPlace(setup)
     if place.rung == "landlock" and not system_calls.abi():
         raise OSError("the kernel has no Landlock, or it is switched off")
@@ -120,7 +120,7 @@ def enter(setup: Setup) -> ConfinedPlace:
     if not place.gap:  # the lowest rung does not close the network
         place.filter = seccomp.build_filter(seccomp.FAMILIES if place.rung == "limits" else ())
     place.features = _features(place)
-    if not place.has_tree:  # what a call changed here, the next ones would trust
+    if not place.has_tree:  # the next calls would trust what a call changed here
         place.is_warm = bool({"own user", "own processes"} & set(place.features))
     return place
 
@@ -128,7 +128,7 @@ def enter(setup: Setup) -> ConfinedPlace:
 def _choose_namespaces(place: ConfinedPlace) -> None:
     """Find out how calls get namespaces of their own: as an ordinary user, by root, or not at all.
 
-    Where only bwrap may make user namespaces they get none; then bwrap is started for each call.
+    Where only bwrap may make user namespaces, they get none, and bwrap is started for each call.
     """
     small = {"disk_bytes": 1 << 20, "disk_files": 64}
 
@@ -174,7 +174,7 @@ def begin_call(place: ConfinedPlace, folder: str, bounds: dict[str, Any]) -> Non
     """Confine the watching process, and so the worker that it will fork: user, namespaces, folder, no new privileges."""
     if folder:
         os.chdir(folder)
-    if place.has_tree and place.is_warm and not place.nests:  # only root may: before it becomes somebody else
+    if place.has_tree and place.is_warm and not place.nests:  # only root may do this, before it becomes another user
         _begin_own(system_calls.unshare, bounds)
     if place.drops_root:
         _drop_root(folder)
@@ -197,7 +197,7 @@ def _begin_own(unshare: Any, bounds: dict[str, Any]) -> None:  # noqa: ANN401  #
 
 
 def _tasks_of(user: int) -> int:
-    """Count what the kernel counts against this user's limit on processes: all threads of all its processes."""
+    """Count what the kernel counts towards this user's limit on processes: all threads of all its processes."""
     tasks = 0
     for process in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208  # pathlib is slow to import
         with contextlib.suppress(OSError):
@@ -219,7 +219,7 @@ def _unshare_as_this_user(proc: int, flags: int) -> None:
 
 
 def _drop_root(folder: str) -> None:
-    """Become a user of its own, who owns only the working directory: so limits count, and signals reach no other process."""
+    """Become a user of its own, who owns only the working directory, so that limits apply and signals reach no other process."""
     for users in _FREE_USERS:
         user = users[int.from_bytes(os.urandom(4), "big") % len(users)]
         with contextlib.suppress(OSError):
@@ -228,7 +228,7 @@ def _drop_root(folder: str) -> None:
             os.setgroups([])
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)
-            system_calls.control(system_calls.DUMPABLE, 1)  # else /proc/self would belong to root
+            system_calls.control(system_calls.DUMPABLE, 1)  # otherwise /proc/self would belong to root
             return
     raise PermissionError("setresuid: root cannot become another user here")
 
@@ -237,9 +237,9 @@ def _drop_root(folder: str) -> None:
 
 
 def begin_work(place: ConfinedPlace, bounds: dict[str, Any]) -> None:
-    """Confine the worker for good, as the last thing before it runs anything: Landlock, limits, capabilities, filter."""
+    """Confine the worker for good, just before it runs anything: Landlock, limits, capabilities, filter."""
     if _LINUX:
-        # Helpful only: the kernel then ends this before anything else when memory is short.
+        # This only helps: when memory is short, the kernel then ends this process before any other.
         with contextlib.suppress(OSError):
             _write(place.proc, "self/oom_score_adj", b"1000")
     if place.readable and system_calls.abi():
@@ -287,12 +287,12 @@ def _can_drop_root() -> bool:
 def _opened_library() -> Any:  # noqa: ANN401  # an iterator
     """Open the library's folders. They may lie in a home that only root can enter (pyenv); modules are then read through these files."""
     for path in sys.path:
-        with contextlib.suppress(OSError):  # the zipped library is on the path without being there
+        with contextlib.suppress(OSError):  # the zipped library is on the path even if it does not exist
             yield path, os.open(path, _READ_FOLDER | os.O_CLOEXEC)
 
 
 def _move_library(place: ConfinedPlace) -> None:
-    """Find modules through open folders where their paths cannot be entered, also those of packages already imported."""
+    """Find modules through open folders where their paths cannot be entered, including those of packages already imported."""
     new_paths = {path: f"/proc/self/fd/{fd}" for path, fd in place.library if not os.access(path, os.R_OK | os.X_OK)}
     if not new_paths:
         return

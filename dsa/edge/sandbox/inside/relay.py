@@ -9,7 +9,7 @@ import selectors
 import socket
 import threading
 
-TYPE_CHECKING = False  # as in `typing`, which takes milliseconds to import: this module is run for each command
+TYPE_CHECKING = False  # as in `typing`, which takes milliseconds to import, and this module runs for each command
 if TYPE_CHECKING:
     from typing import NoReturn
 
@@ -22,7 +22,7 @@ def open_listener() -> socket.socket:
 
 
 def serve(listener: socket.socket, proxy: str) -> "NoReturn":
-    """Join every connection to one of the proxy, until this process is ended."""
+    """Join every connection to one of the proxy, until this process ends."""
     while True:
         try:
             connection = listener.accept()[0]
@@ -32,7 +32,7 @@ def serve(listener: socket.socket, proxy: str) -> "NoReturn":
 
 
 def _join_proxy(one: socket.socket, proxy: str) -> None:
-    # One side is gone: so is the connection.
+    # One side is gone, and so is the connection.
     with contextlib.suppress(OSError), one, socket.socket(socket.AF_UNIX) as other:
         other.connect(proxy)
         join(one, other)

@@ -1,7 +1,7 @@
 """A filter of system calls: those that programs need, by family, and no others (seccomp(2)).
 
-A call that is not allowed fails with EPERM. One that came with Linux 5.1 or later fails with ENOSYS, as on an older kernel: programs then do without it.
-A call by the numbers of another architecture ends the process. The numbers are those of Linux on x86-64 and on 64-bit ARM; elsewhere there is no filter.
+A call that is not allowed fails with EPERM. One that came with Linux 5.1 or later fails with ENOSYS, as on an older kernel, so programs do without it.
+A call with a number of another architecture ends the process. The numbers are those of Linux on x86-64 and on 64-bit ARM; elsewhere there is no filter.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data;
 
 #: Names in linux/audit.h, in the order of the numbers below.
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-#: What came with Linux 5.1 and later has numbers from here on, the same everywhere.
+#: Calls that came with Linux 5.1 and later have numbers from here on, the same everywhere.
 _YOUNG = 424
 #: The allowed calls: name, number on x86-64, number on 64-bit ARM.
 ALLOWED_CALLS = {
@@ -84,7 +84,7 @@ ALLOWED_CALLS = {
 }  # fmt: skip
 #: Further calls for code that may have sockets. Without these it has only pairs of streams.
 WITH_SOCKETS = "bind 49 200  connect 42 203  listen 50 201  accept 43 202  accept4 288 242"
-#: Calls that depend on an argument, or that wait for an answer.
+#: Calls that are decided by an argument, or that wait for an answer.
 DECIDED_CALLS = """
     clone 56 220  fork 57 -  vfork 58 -  ioctl 16 29  mmap 9 222  prctl 157 167  prlimit64 302 261  socket 41 198
     socketpair 53 199
@@ -103,14 +103,14 @@ _ITSELF = (0,)
 
 
 class Filter(ctypes.Structure):
-    """A filter as the kernel takes it; `code` is what it points to, and lives as long."""
+    """A filter as the kernel takes it; `code` is what it points to, and must live as long."""
 
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
     code: object
 
 
 def fault() -> str:
-    """Return why there is no filter here; empty where there is one."""
+    """Return why there is no filter here; empty if there is one."""
     machine = os.uname().machine
     if machine not in _ARCHITECTURES or struct.calcsize("P") != 8:  # noqa: PLR2004  # bytes of a pointer
         architectures = ", ".join(_ARCHITECTURES)
@@ -120,8 +120,8 @@ def fault() -> str:
     try:
         system_calls.control(system_calls.SECCOMP, _FILTER, None)
     except OSError as error:
-        if error.errno != errno.EFAULT:  # what a kernel says that would take a filter
-            return f"system calls are not filtered: the kernel takes no filter (seccomp): {error}"
+        if error.errno != errno.EFAULT:  # the error of a kernel that would take a filter
+            return f"system calls are not filtered: the kernel does not accept a filter (seccomp): {error}"
     return ""
 
 
@@ -134,7 +134,7 @@ def build_filter(families: tuple[int, ...] = (), *, asks_on_fork: bool = False) 
 
 
 def install(call_filter: Filter) -> None:
-    """Filter the calls of this process and of all that it starts, for good. It must have given up new privileges."""
+    """Filter the calls of this process and of everything that it starts, for good. It must have given up new privileges."""
     system_calls.control(system_calls.SECCOMP, _FILTER, ctypes.byref(call_filter))
 
 
@@ -181,7 +181,7 @@ def program(machine: str, families: tuple[int, ...] = (), fork_answer: int = _AL
 
 
 def _ranges(call_numbers: list[int]) -> list[bytes]:
-    """Allow these numbers, by ranges from the lowest up. A number above a range goes on to the next step."""
+    """Allow these numbers, by ranges from the lowest up. A number above a range continues with the next step."""
     steps: list[bytes] = []
     lows = [number for number in call_numbers if number - 1 not in call_numbers]
     highs = [number for number in call_numbers if number + 1 not in call_numbers]
@@ -193,7 +193,7 @@ def _ranges(call_numbers: list[int]) -> list[bytes]:
 
 
 def _by_argument(number: int, argument: int, *tests: bytes, otherwise: int = _ALLOW) -> list[bytes]:
-    """Decide a call by one argument. It is refused when the last of `tests` jumps over one step."""
+    """Decide a call by one argument. It is refused if the last of `tests` jumps over one step."""
     where = _step(_LOAD, _ARGUMENTS + 8 * argument)
     return [_step(_EQUAL, number, 0, len(tests) + 3), where, *tests, _step(_RETURN, otherwise), _step(_RETURN, _REFUSE)]
 

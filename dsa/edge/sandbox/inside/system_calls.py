@@ -1,10 +1,10 @@
-"""System calls of Linux that Python's library does not have, by ctypes; Landlock; limits of a process, and the tree of processes below it.
+"""System calls of Linux that Python's library does not have, through ctypes; Landlock; limits of a process, and the tree of processes below it.
 
-What fails raises OSError with the call's name. With Landlock a process gives up access to files, TCP and other processes, for good (landlock(7)). It
-bounds what can be opened, made and removed. Names, sizes, modes and times of files outside stay visible and, for their owner, changeable; UDP and Unix
+A call that fails raises OSError with its name. With Landlock a process gives up access to files, TCP and other processes, for good (landlock(7)). It
+limits what can be opened, made and removed. Names, sizes, modes and times of files outside stay visible and, for their owner, changeable; UDP and Unix
 sockets are not covered. Limits pass to all processes that this one starts (setrlimit(2)).
 
-Without `/proc` no descendants are found. In a process namespace of its own this does not matter: the end of the first process ends all others.
+Without `/proc` no descendants are found. In a process namespace of its own this does not matter, because the end of the first process ends all others.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterable
 
-TYPE_CHECKING = False  # as in `typing`, which takes milliseconds to import: this module is run for each command
+TYPE_CHECKING = False  # as in `typing`, which takes milliseconds to import, and this module runs for each command
 if TYPE_CHECKING:
     from typing import Any
 
@@ -95,7 +95,7 @@ def drop_capabilities() -> None:
     _check_answer("capset", _libc.capset(header, (ctypes.c_uint32 * 6)()))
 
 
-SIGNALS_ABI = 6  #: from this version on signals to others, and abstract Unix sockets, can be kept in too
+SIGNALS_ABI = 6  #: from this version on, signals to others and abstract Unix sockets can be blocked too
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # the same on every architecture
 _VERSION, _PATH_BENEATH = 1, 1
 _READ = 0b1101  # execute, read files, read folders
@@ -110,7 +110,7 @@ class _Rule(ctypes.Structure):
 
 
 def abi() -> int:
-    """Return the version that the kernel speaks; 0 when it has none, or it is switched off."""
+    """Return the kernel's version of Landlock; 0 if it has none, or it is switched off."""
     try:
         return system_call("landlock_create_ruleset", _CREATE, None, ctypes.c_size_t(0), _VERSION)
     except OSError:
@@ -118,7 +118,7 @@ def abi() -> int:
 
 
 def restrict(readable: Iterable[int], writable: Iterable[int]) -> None:
-    """Restrict this process, and all that it starts, to what lies below these open files. It must have given up new privileges."""
+    """Restrict this process, and everything that it starts, to what lies below these open files. It must have given up new privileges."""
     version = abi()
     files = _SINCE[max(since for since in _SINCE if since <= version)]
     request = (ctypes.c_uint64 * 3)(
@@ -148,13 +148,13 @@ _NONE = ("RLIMIT_CORE", "RLIMIT_MEMLOCK", "RLIMIT_MSGQUEUE", "RLIMIT_NICE", "RLI
 
 
 def lowered_bounds(bounds: "dict[str, Any]") -> dict[str, int]:
-    """Return the bounds that are lower than requested, by name, because this process may not have more itself."""
+    """Return the bounds, by name, that are lower than requested because this process may not have more itself."""
     most = {name: resource.getrlimit(kind)[1] for name, kind in _BY_BOUND.items()}
     return {name: limit for name, limit in most.items() if limit != resource.RLIM_INFINITY and limit < bounds[name]}
 
 
 def set_all(bounds: "dict[str, Any]") -> None:
-    """Set the limits of this process, for good; none is above what it has already. Raises OSError, which names the limit."""
+    """Set the limits of this process, for good; none is above its present limit. Raises OSError, which names the limit."""
     for name, kind in _BY_BOUND.items():
         _set(name, kind, bounds[name])
     for name in _NONE:
@@ -169,7 +169,7 @@ def _set(name: str, kind: int, limit: int) -> None:
         resource.setrlimit(kind, (least, least))
     except (OSError, ValueError, OverflowError) as error:
         if _LINUX:  # macOS refuses some
-            raise OSError(f"the limit {name} = {limit} cannot be set: {error}; ask for another one") from error
+            raise OSError(f"the limit {name} = {limit} cannot be set: {error}; use another value") from error
 
 
 # --- the tree of processes below this one ---
@@ -190,7 +190,7 @@ def wakeup_file() -> int:
 def sweep() -> None:
     """Kill all processes that this one has started; it has adopted children of dead parents (subreaper).
 
-    All are stopped before any is killed: otherwise a process that goes on forking could stay ahead for ever.
+    All are stopped before any is killed; otherwise a process that keeps forking could stay ahead for ever.
     """
     stopped_ids: set[int] = set()
     give_up = time.monotonic() + _SWEEP_S

@@ -1,7 +1,7 @@
 """The warm process of the sandbox: confined once, with the library imported. It forks a process for each call and never runs one itself.
 
-It is started as `python -P -s -S`, without an environment, with its setup on standard input. It says hello on its control socket, and then takes calls:
-one byte each, with the open files of the call. It ends when the other side closes the socket.
+It is started as `python -P -s -S`, without an environment, with its setup on standard input. It reports on its control socket that it is ready, and then
+takes calls: one byte each, with the open files of the call. It ends when the other side closes the socket.
 """
 
 import contextlib
@@ -34,8 +34,8 @@ class SandboxCall:
 def watch(place: confinement.ConfinedPlace, call: SandboxCall) -> NoReturn:
     """Make the call, report on it, and end this process.
 
-    It waits for the worker's end, the deadline, or the end of the lifeline, which the caller closes. Then it kills all that is left, and last
-    of all writes one JSON object to the status pipe.
+    It waits for the worker's end, the deadline, or the end of the lifeline, which the caller closes. Then it kills everything that is left, and
+    finally writes one JSON object to the status pipe.
     """
     if _LINUX:
         system_calls.control(system_calls.DEATH_SIGNAL, signal.SIGKILL)
@@ -44,7 +44,7 @@ def watch(place: confinement.ConfinedPlace, call: SandboxCall) -> NoReturn:
     report: dict[str, Any] = {"ended": "refused", "code": 0, "cpu_s": 0.0}
     try:
         confinement.begin_call(place, call.folder, call.bounds)
-        if _LINUX:  # changing the user has cleared it
+        if _LINUX:  # changing the user cleared it
             system_calls.control(system_calls.DEATH_SIGNAL, signal.SIGKILL)
         report["lowered"] = system_calls.lowered_bounds(call.bounds)
         worker, fault = _fork_worker(place, call)
@@ -57,7 +57,7 @@ def watch(place: confinement.ConfinedPlace, call: SandboxCall) -> NoReturn:
 
 
 def _fork_worker(place: confinement.ConfinedPlace, call: SandboxCall) -> tuple[int, str]:
-    """Return the worker's id, and why it could not be confined; empty when it could."""
+    """Return the worker's id, and why it could not be confined (empty if it was)."""
     gate = os.pipe()
     worker = os.fork()
     if worker == 0:
@@ -75,7 +75,7 @@ def _work(place: confinement.ConfinedPlace, call: SandboxCall, gate: int) -> NoR
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.setsid()  # or a signal to its own group would reach the watching process, through any namespace
+        os.setsid()  # otherwise a signal to its own group would reach the watching process, through any namespace
         if _LINUX:
             system_calls.control(system_calls.DEATH_SIGNAL, signal.SIGKILL)
         with open(call.payload, "rb") as file:  # noqa: PTH123  # an open file
@@ -111,7 +111,7 @@ def _close_all_but(open_files: set[int]) -> None:
 
 
 def _wait(worker: int, lifeline: int, wakeup: int, timeout_s: float) -> dict[str, Any]:
-    """Wait for the worker's end, the deadline or the end of the lifeline; kill all that is left; return how the call ended."""
+    """Wait for the worker's end, the deadline or the end of the lifeline; kill everything that is left; return how the call ended."""
     deadline = time.monotonic() + timeout_s
     end = ""
     wait_status = 0
@@ -168,7 +168,7 @@ def main(setup: dict[str, Any]) -> NoReturn:
         os._exit(1)
     hello = {"fault": "", "features": place.features, "gap": place.gap, "warm": place.is_warm}
     control.sendall(json.dumps(hello).encode() + b"\n")
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the watching processes
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for the watching processes
     gc.freeze()
     _serve(place, control)
 

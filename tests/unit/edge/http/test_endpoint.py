@@ -26,8 +26,8 @@ def test_address_and_model_are_read_from_an_endpoint(text, url, model):
 @each_row(
     ("text", "told"),
     [
-        ("http://h/v1", "names no model"),
-        ("http://h/v1# ", "names no model"),
+        ("http://h/v1", "does not name a model"),
+        ("http://h/v1# ", "does not name a model"),
         ("http:///v1#m", "not an address"),
         ("ftp://h/v1#m", "not an address"),
         ("http://h:port/v1#m", "not an address"),

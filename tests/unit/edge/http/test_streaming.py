@@ -148,7 +148,7 @@ def test_answer_with_too_many_bytes_is_cut_off_and_its_chunks_are_returned():
         got, error = chunks(address, most_bytes=1, retries=3)
     assert got
     assert (error.reason, len(requests)) == ("bad_answer", 1)
-    assert str(error) == "m does not end: its answer has more than 1 bytes, and was cut off there; set max_tokens."
+    assert str(error) == "m does not stop: its answer has more than 1 bytes, and was cut off there; set max_tokens."
 
 
 def test_refusal_that_never_ends_times_out():
@@ -172,7 +172,7 @@ def test_missing_connection_within_its_limit_is_a_timeout():
         _, error = chunks(f"http://127.0.0.1:{full.getsockname()[1]}", connect_s=0.2)
         for one in waiting:
             one.close()
-    assert (error.reason, "no connection within 0.2 s" in str(error)) == ("timeout", True)
+    assert (error.reason, "did not accept a connection within 0.2 s" in str(error)) == ("timeout", True)
 
 
 def test_closed_port_is_unreachable():
@@ -227,8 +227,8 @@ def test_key_that_cannot_be_sent_is_reported(monkeypatch):
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (answered(b"<html><p>Welcome</p></html>", kind="text/html"), "none of the OpenAI protocol"),
-        (answered(b'data: {"a": \n\n'), "none of the OpenAI protocol"),
+        (answered(b"<html><p>Welcome</p></html>", kind="text/html"), "does not follow the OpenAI protocol"),
+        (answered(b'data: {"a": \n\n'), "does not follow the OpenAI protocol"),
         (answered(b"data: [DONE]\n\n"), "empty answer"),
         (answered(), "empty answer"),
         (answered(b"no gzip", headers=["content-encoding: gzip"]), "cannot be unpacked"),

@@ -42,7 +42,7 @@ def test_each_rung_stops_at_least_what_the_next_one_stops():
 
 
 def test_error_names_what_is_missing():
-    with pytest.raises(SandboxError, match=r"'limits' lacks what is required: no network$"):
+    with pytest.raises(SandboxError, match=r"'limits' lacks required features: no network$"):
         choose_rung(Confinement({"no network"}, "limits"))
 
 

@@ -83,7 +83,7 @@ def test_limit_that_cannot_be_set_is_named(error, monkeypatch):
         raise error
 
     monkeypatch.setattr(resource, "setrlimit", refuse)
-    with pytest.raises(OSError, match=r"the limit cpu_s = 3 cannot be set: .*; ask for another one"):
+    with pytest.raises(OSError, match=r"the limit cpu_s = 3 cannot be set: .*; use another value"):
         system_calls.set_all(ASKED)
 
 
@@ -92,11 +92,11 @@ def test_limit_that_cannot_be_set_is_named(error, monkeypatch):
     [("cpu_s", -1), ("cpu_s", 1.5), ("memory_bytes", 1 << 63), ("open_files", None), ("processes", "many"), ("disk_bytes", float("inf"))],
 )  # fmt: skip
 def test_invalid_bound_is_refused_at_construction(name, bound):
-    with pytest.raises(ValueError, match=f"{name} = .* is not a bound: a whole number from 0 to "):
+    with pytest.raises(ValueError, match=f"{name} = .* is not a valid limit: it must be a whole number from 0 to "):
         Bounds(**{name: bound})
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
 def test_invalid_timeout_is_refused(seconds):
-    with pytest.raises(ValueError, match=r"timeout_s = .* is not a time to wait"):
+    with pytest.raises(ValueError, match=r"timeout_s = .* is not a valid time limit"):
         Bounds(timeout_s=seconds)

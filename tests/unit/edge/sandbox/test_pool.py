@@ -78,7 +78,7 @@ def test_hashes_are_equal_in_every_process_with_the_same_seed():
         found.append(run_confined(SandboxProgram(text, hash_seed=seed), "").results)
     assert found[0] == found[1]
     assert len(set(found)) == 3
-    with pytest.raises(ValueError, match="hash_seed = -1 is not a seed"):
+    with pytest.raises(ValueError, match="hash_seed = -1 is not a valid seed"):
         SandboxProgram(text, hash_seed=-1)
 
 

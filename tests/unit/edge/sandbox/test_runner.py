@@ -219,7 +219,7 @@ def test_missing_features_are_refused_before_anything_is_started(rung):
     have = probe(rung.rung).features
     assert run_confined(REPORT, "x", None, Confinement(have, rung.rung)).results == b"x"
     for lacking in {"own file tree", "no network", "own processes"} - have:
-        with pytest.raises(SandboxError, match=f"'{rung.rung}' lacks what is required: {lacking}") as refused:
+        with pytest.raises(SandboxError, match=f"'{rung.rung}' lacks required features: {lacking}") as refused:
             choose_rung(Confinement({lacking}, rung.rung))
         assert refused.value.missing == (lacking,)
 

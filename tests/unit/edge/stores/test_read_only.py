@@ -71,7 +71,7 @@ def test_read_only_store_writes_nothing(killed, without):
             lambda: store.post("r1", InboxMessage("m2", "told")),
             lambda: store.remove("r1"),
         ):
-            with pytest.raises(StoreError, match=r"ledger\.db: cannot be written: it was opened only to be read"):
+            with pytest.raises(StoreError, match=r"ledger\.db: cannot be written: it was opened for reading only"):
                 write()
         require_all_of_it(store)
 

@@ -230,7 +230,7 @@ def test_other_files_are_refused(tmp_path):
         other.execute("CREATE TABLE t (x)")
     with pytest.raises(StoreError, match="this is another program's database"):
         SqliteStore(tmp_path / "other.db")
-    with pytest.raises(StoreError, match=r"no runs can be kept here: (Not a directory|File exists)"):
+    with pytest.raises(StoreError, match=r"runs cannot be stored here: (Not a directory|File exists)"):
         SqliteStore(tmp_path / "text.db" / "ledger.db")
 
 

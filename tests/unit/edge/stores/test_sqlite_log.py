@@ -40,7 +40,7 @@ def test_locked_file_gets_no_log_and_stores_no_run(tmp_path):
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = DELETE")
     connection.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreError, match=r"no runs can be kept here: database is locked"):
+    with pytest.raises(StoreError, match=r"runs cannot be stored here: database is locked"):
         SqliteStore(path, lock_patience_s=0)
     connection.close()
 

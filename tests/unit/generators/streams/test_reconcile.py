@@ -83,7 +83,7 @@ def test_chunk_that_is_not_a_json_object_is_a_stream_error(bad):
 
 @pytest.mark.parametrize("bad", [5, object(), [chunk({})]])
 def test_chunk_of_another_type_raises_type_error(bad):
-    with pytest.raises(TypeError, match="a chunk is a mapping"):
+    with pytest.raises(TypeError, match="a chunk must be a mapping"):
         reconcile_stream([bad])
 
 

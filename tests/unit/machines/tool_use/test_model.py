@@ -203,7 +203,7 @@ def test_endless_answer_is_cut_off_at_the_size_limit():
         said = cut_off(asked(address, max_tokens=8))
     assert said.content.startswith("Helmore more ")
     assert len(said.content) <= most_bytes(8) + 70_000
-    assert "m does not end: its answer has more than 1,064,960 bytes, and was cut off there" in said.why
+    assert "m does not stop: its answer has more than 1,064,960 bytes, and was cut off there" in said.why
     assert len(requests) == 1
 
 
