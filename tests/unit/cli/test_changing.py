@@ -64,9 +64,7 @@ def test_other_commands_use_the_new_document_afterwards(shop):
     assert "1 in flight of edited.md" in dsa("diff", "edited.md", "shop.md").stdout
     assert "1 in flight of other machines" in dsa("diff", "shop.md", "edited.md").stdout
     shop.write_text("gone")
-    assert "has changed" not in dsa("resume", "last").stderr, (
-        "the document that the run started with no longer matters"
-    )
+    assert "has changed" not in dsa("resume", "last").stderr, "the document that the run started with no longer matters"
     assert dsa("send", "last", "more").exit_code == 1
     Path("edited.md").write_text(f"{EDITED}\n{dsa('show', 'last', '--as-scenario').stdout}")
     assert "1 of 1 scenarios pass" in dsa("check", "edited.md").stdout

@@ -88,7 +88,7 @@ def test_failure_is_written_once_with_its_result():
 
 
 def test_event_that_refers_to_a_missing_result_is_refused():
-    with pytest.raises(TypeError, match="there is no .* in the result"):
+    with pytest.raises(TypeError, match=r"there is no .* in the result"):
         commit_entries([{"kind": "event", "seq": 1, "event": "found", "key": "1/1", "same_as": "steps.0.payload"}])
 
 
