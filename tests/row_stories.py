@@ -6,7 +6,7 @@ from functools import partial
 from itertools import pairwise
 
 import attrs
-from played import story
+from machine_transcripts import story
 
 import dsa
 from dsa.runs.setup import RunSetup

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kept_runs import RUN, begun, keep
+from stored_runs import RUN, begun, keep
 
 import dsa
 from dsa.edge.document_files import load

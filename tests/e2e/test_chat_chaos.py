@@ -18,8 +18,8 @@ from chat_chaos import Tally, counted, judged, lived, settings_of
 from chat_mischief import mischief
 from chat_server import Said, playing
 from chats import CARS, CSV, SQL, scripted, sql
-from kept_runs import keep
 from results import results_of
+from stored_runs import keep
 
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options

@@ -5,7 +5,7 @@ import signal
 from functools import partial
 
 import pytest
-from kept_runs import recorded
+from stored_runs import recorded
 
 from dsa.edge.document_files import locate, read_text
 from dsa.runtime.ledger import ChangeEntry, EffectEntry, RowEntry

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from kept_runs import recorded, write_shop
+from stored_runs import recorded, write_shop
 
 from dsa.lang import loads
 from dsa.runtime.ledger import ResultEntry

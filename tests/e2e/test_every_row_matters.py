@@ -7,7 +7,7 @@ from functools import cache
 
 import attrs
 import pytest
-from played import ReadsTheText, drive, story
+from machine_transcripts import ReadsTheText, drive, story
 
 from dsa.edge.binding import Bindings
 from dsa.edge.document_files import load

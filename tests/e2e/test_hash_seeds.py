@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parents[1] / "lives_told.py"
+PROGRAM = Path(__file__).parents[1] / "printed_runs.py"
 
 
 def start(folder, seed):

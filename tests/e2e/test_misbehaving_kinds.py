@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from kept_runs import dsa, ledger_of
 from misbehaving import HANDLED, UNHANDLED, document, module
 from results import results_of
+from stored_runs import dsa, ledger_of
 
 from dsa.guards.feedback import MOST_CHARACTERS
 from dsa.lang import loads

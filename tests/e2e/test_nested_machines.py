@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 from forked import DSA
-from kept_runs import recorded
+from stored_runs import recorded
 
 from dsa.runs.place import PART_OF, open_artifacts
 from dsa.runtime.ledger import ArtifactEntry, MachineEntry, ResultEntry

@@ -3,7 +3,7 @@
 import ast
 
 import attrs
-from played import drive, story
+from machine_transcripts import drive, story
 
 from dsa.edge.document_files import load, locate
 from dsa.runs.bindings import bind

@@ -13,8 +13,8 @@ import time
 
 import pytest
 from forked import DSA
-from kept_runs import recorded
 from results import results_of
+from stored_runs import recorded
 
 from dsa.runs.place import open_artifacts
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, RowEntry

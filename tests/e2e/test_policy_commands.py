@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from kept_runs import recorded
+from stored_runs import recorded
 
 from dsa.runs.place import open_artifacts
 from dsa.runtime.ledger import CallEntry, CallResultEntry

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from kept_runs import ledger_of
+from stored_runs import ledger_of
 
 from dsa.cli.demo import command as demo
 from dsa.cli.run import command as run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from forked import DSA
-from kept_runs import ledger_of
+from stored_runs import ledger_of
 
 from dsa.cli.command_line import parse_parameters
 from dsa.edge.document_files import load, locate, read_text

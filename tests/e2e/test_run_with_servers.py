@@ -6,8 +6,8 @@ from importlib.util import find_spec
 
 import pytest
 from click.testing import CliRunner
-from kept_runs import ledger_of
 from results import results_of
+from stored_runs import ledger_of
 from stream_server import HANG, serving
 from wire_formats import FORMATS, OPENAI
 

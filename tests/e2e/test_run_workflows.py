@@ -3,7 +3,7 @@
 import attrs
 import pytest
 from click.testing import CliRunner
-from played import ReadsTheText, drive, story
+from machine_transcripts import ReadsTheText, drive, story
 
 import dsa
 from dsa.cli.main import program

@@ -32,20 +32,20 @@ def an_effect_begins_after_its_intent_is_durable(facts: RunFacts, call: EffectBe
 
 
 @oracle("P5")
-def who_cannot_write_begins_nothing(_facts: RunFacts, call: EffectBegin) -> str | None:
+def a_process_that_cannot_write_begins_nothing(_facts: RunFacts, call: EffectBegin) -> str | None:
     """After its store has failed, or has said that another process has the run."""
     return None if call.may_write else f"{_name(call)} was begun by a process that could write no more"
 
 
 @oracle("P3")
-def what_has_a_result_is_not_performed_again(facts: RunFacts, call: EffectBegin) -> str | None:
+def an_effect_with_a_result_is_not_performed_again(facts: RunFacts, call: EffectBegin) -> str | None:
     """Except by a process that lost its run and cannot know: it finishes what it was doing, and the other one says so."""
     again = facts.is_answered(call.key) and not call.is_stale
     return f"{_name(call)} was begun, and its result was recorded" if again else None
 
 
 @oracle("P4")
-def what_may_have_happened_is_performed_again_only_when_reported(facts: RunFacts, call: EffectBegin) -> str | None:
+def an_effect_that_may_have_happened_is_repeated_only_when_reported(facts: RunFacts, call: EffectBegin) -> str | None:
     """Each time a policy is called there is a result of it, or an entry that says it was in doubt."""
     count = facts.deeds.begin_count[call.key]
     report_count = len(facts.results.get(call.key, ())) + len(facts.doubts.get(call.key, ()))
@@ -55,7 +55,7 @@ def what_may_have_happened_is_performed_again_only_when_reported(facts: RunFacts
 
 
 @oracle("P4")
-def what_a_person_must_decide_waits_for_the_person(facts: RunFacts, call: EffectBegin) -> str | None:
+def an_effect_that_a_person_must_decide_waits_for_the_person(facts: RunFacts, call: EffectBegin) -> str | None:
     """`ask` in the column `in doubt`, and every actuator that says nothing."""
     if facts.subject.handling(call.effect) != "ask":
         return None
@@ -65,7 +65,7 @@ def what_a_person_must_decide_waits_for_the_person(facts: RunFacts, call: Effect
 
 
 @oracle("S7")
-def only_what_is_outstanding_is_performed(facts: RunFacts, call: EffectBegin) -> str | None:
+def only_outstanding_effects_are_performed(facts: RunFacts, call: EffectBegin) -> str | None:
     """Not what was answered or cancelled."""
     if call.effect not in facts.machine.answers or call.is_stale or call.key in facts.keys:
         return None
@@ -136,7 +136,7 @@ def an_emission_begins_once_durable_results_make_room_for_it(facts: RunFacts, ca
 
 
 @oracle("S6")
-def no_more_are_performed_side_by_side_than_the_table_says(facts: RunFacts, call: EffectBegin) -> str | None:
+def no_more_effects_are_performed_side_by_side_than_the_table_says(facts: RunFacts, call: EffectBegin) -> str | None:
     """Column `together` of Effects; each process counts its own."""
     together = facts.subject.declaration(call.effect).together
     if together is None or len(call.beside) < together:
@@ -227,7 +227,7 @@ def a_sleep_that_is_over_does_not_end(facts: RunFacts, result: ResultEntry) -> s
 
 
 @oracle("S11")
-def a_sleep_answers_with_what_it_was_asked_with(facts: RunFacts, result: ResultEntry) -> str | None:
+def a_sleep_answers_with_the_data_of_its_request(facts: RunFacts, result: ResultEntry) -> str | None:
     """Its one event, with the data of the event whose row emitted it."""
     sleep = facts.sleeps.get(result.key)
     if sleep is None:
@@ -246,7 +246,7 @@ def _time_is_over(facts: RunFacts, result: ResultEntry) -> bool:
 
 
 @oracle("P4")
-def what_is_in_doubt_is_handled_as_the_table_says(facts: RunFacts, entry: ResumedEntry) -> str | None:
+def effects_in_doubt_are_handled_as_the_table_says(facts: RunFacts, entry: ResumedEntry) -> str | None:
     """Or as a person has decided. A failure that is tried again is not in doubt."""
     return next(filter(None, (_handled_otherwise(facts, *each) for each in entry.effects)), None)
 
@@ -268,7 +268,7 @@ def a_sleep_is_never_in_doubt(facts: RunFacts, entry: ResumedEntry) -> str | Non
 
 
 @oracle("P4")
-def what_cannot_have_begun_is_not_in_doubt(facts: RunFacts, entry: ResumedEntry) -> str | None:
+def an_effect_that_cannot_have_begun_is_not_in_doubt(facts: RunFacts, entry: ResumedEntry) -> str | None:
     """An emission behind as many without a result as are performed side by side."""
     for key, handling in entry.effects:
         effect = facts.intents.effect(key)
@@ -356,7 +356,7 @@ def events_from_outside_were_sent(facts: RunFacts, event: EventEntry) -> str | N
 
 
 @oracle("S10")
-def a_sender_is_told_what_became_of_it(facts: RunFacts, reply: ReplyFact) -> str | None:
+def a_sender_learns_the_outcome_of_its_event(facts: RunFacts, reply: ReplyFact) -> str | None:
     """Whether its event was taken, or why it was refused, once that is durable."""
     if reply.answer in facts.event_outcomes.get(reply.event, ()):
         return None
@@ -381,7 +381,7 @@ def _verdicts_of(results: list[ResultEntry]) -> dict[str, str]:
 
 
 @oracle("S11")
-def a_timer_rings_when_it_is_due(facts: RunFacts, event: EventEntry) -> str | None:
+def a_timer_fires_when_it_is_due(facts: RunFacts, event: EventEntry) -> str | None:
     """Never earlier, also after a crash, and by true time while the process lives; or when a longer one is due that waits for it."""
     if event.source is None:
         return None
@@ -395,7 +395,7 @@ def a_timer_rings_when_it_is_due(facts: RunFacts, event: EventEntry) -> str | No
 
 
 @oracle("S11")
-def what_is_overdue_comes_before_what_is_sent(facts: RunFacts, event: EventEntry) -> str | None:
+def overdue_timers_come_before_events_from_outside(facts: RunFacts, event: EventEntry) -> str | None:
     """A process that takes a run up first feeds the timers whose time was over by then: nobody approves what has expired."""
     late = [timer for source, timer in facts.overdue if (source, timer) in facts.due_s]
     late += [f"the end of {facts.keys[key]} {key}" for key, sleep in facts.sleeps.items() if sleep.is_overdue]
@@ -404,7 +404,7 @@ def what_is_overdue_comes_before_what_is_sent(facts: RunFacts, event: EventEntry
 
 
 @oracle("S7")
-def what_is_cancelled_is_stopped(facts: RunFacts, under_way: Sequence[str]) -> str | None:
+def cancelled_effects_are_stopped(facts: RunFacts, under_way: Sequence[str]) -> str | None:
     """And what was answered is over: nothing is under way that nobody waits for. `under_way` has the keys of what is."""
     for key in under_way:
         intent = facts.intents.get(key)
@@ -414,7 +414,7 @@ def what_is_cancelled_is_stopped(facts: RunFacts, under_way: Sequence[str]) -> s
 
 
 @oracle("S11")
-def no_timer_is_overslept(facts: RunFacts, until_s: float) -> str | None:
+def no_timer_is_missed(facts: RunFacts, until_s: float) -> str | None:
     """No time passes beyond the moment at which a timer is due; but an effect without answers is complete first (S6)."""
     if any(intent.effect not in facts.machine.answers for intent in asked_for(facts)):
         return None
@@ -428,7 +428,7 @@ def no_timer_is_overslept(facts: RunFacts, until_s: float) -> str | None:
 
 
 @oracle("S10")
-def a_run_meets_what_it_would_have_met(facts: RunFacts, event: EventEntry) -> str | None:
+def a_resumed_run_meets_the_same_world(facts: RunFacts, event: EventEntry) -> str | None:
     """Crashes that lose nothing change nothing: the same rows are taken on the same verdicts."""
     if facts.deeds.is_unplanned or facts.subject.has_timers or facts.subject.sleeps or facts.intention is None:
         return None

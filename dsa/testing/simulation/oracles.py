@@ -71,7 +71,7 @@ __all__ = [
 
 
 @oracle("P1")
-def what_was_acknowledged_survives(facts: RunFacts, ledger_read: LedgerRead) -> str | None:
+def acknowledged_entries_survive(facts: RunFacts, ledger_read: LedgerRead) -> str | None:
     """Whatever ended the process: kill, power cut, full disk."""
     entries = facts.entries
     if list(ledger_read.entries[: len(entries)]) == entries:
@@ -81,7 +81,7 @@ def what_was_acknowledged_survives(facts: RunFacts, ledger_read: LedgerRead) -> 
 
 
 @oracle("P2")
-def what_is_read_was_written(facts: RunFacts, ledger_read: LedgerRead) -> str | None:
+def entries_that_are_read_were_written(facts: RunFacts, ledger_read: LedgerRead) -> str | None:
     """No torn and no foreign row: beyond what was acknowledged, at most the append that was under way, all of it or nothing."""
     beyond = ledger_read.entries[len(facts.entries) :]
     if beyond in ((), facts.being_written):
@@ -93,7 +93,7 @@ def what_is_read_was_written(facts: RunFacts, ledger_read: LedgerRead) -> str | 
 
 
 @oracle("P7")
-def who_lost_a_run_writes_nothing(facts: RunFacts, write: LedgerWrite) -> str | None:
+def a_process_that_lost_its_run_writes_nothing(facts: RunFacts, write: LedgerWrite) -> str | None:
     """Entries of an old epoch never come after a newer one has begun."""
     if write.epoch == facts.epoch:
         return None
@@ -143,9 +143,7 @@ def _row(entry: RowEntry) -> tuple[object, ...]:
 
 
 @oracle("S10")
-def nothing_stands_there_that_nothing_led_to(
-    facts: RunFacts, entry: RowEntry | RefusalEntry | EffectEntry
-) -> str | None:
+def every_entry_has_a_cause(facts: RunFacts, entry: RowEntry | RefusalEntry | EffectEntry) -> str | None:
     """Rows, refusals and effects come from events."""
     return None if facts.expected_entries else f"nothing leads to {entry_label(entry)}"
 
@@ -193,7 +191,7 @@ def _all_passed(taken: Taken, facts: RunFacts) -> bool:
 
 
 @oracle("P1")
-def only_what_is_durable_is_shown(facts: RunFacts, moment: tuple[int, Entry]) -> str | None:
+def only_durable_entries_are_shown(facts: RunFacts, moment: tuple[int, Entry]) -> str | None:
     """An observer of a run sees its entries in order, each once it is durable."""
     place, entry = moment
     if place < len(facts.entries) and facts.entries[place] == entry:
@@ -220,7 +218,7 @@ def _entry_details(entry: Entry) -> str:
 
 
 @oracle("S10")
-def the_run_is_where_its_ledger_is(facts: RunFacts, rest: RestFact) -> str | None:
+def the_run_agrees_with_its_ledger(facts: RunFacts, rest: RestFact) -> str | None:
     """The driver's run and the fold of what is durable agree on the configuration."""
     mine, its = facts.configuration, rest.run.configuration
     return None if mine == its else f"the ledger leads to {mine}, the driver is at {its}"
@@ -261,14 +259,14 @@ def _is_missing(facts: RunFacts, use: Use) -> bool:
 
 
 @oracle("P6")
-def what_was_asked_for_is_done(facts: RunFacts, _about: object) -> str | None:
+def requested_effects_are_performed(facts: RunFacts, _about: object) -> str | None:
     """A run that is over has a result of every effect without answers that it asked for; the others are cancelled by its end."""
     left = asked_for(facts) if facts.is_finished else []
     return f"{left[0].effect} {left[0].key} was asked for and never done" if left else None
 
 
 @oracle("P4")
-def what_a_person_decides_happens_once(facts: RunFacts, _about: object) -> str | None:
+def an_effect_that_a_person_decides_happens_once(facts: RunFacts, _about: object) -> str | None:
     """An effect whose doubts somebody decides who can see the world. Two processes at once are another matter."""
     for key, times in facts.deeds.done_count.items():
         if times == 1 or facts.subject.handling(facts.intents[key].effect) != "ask":
@@ -298,7 +296,7 @@ def _first_violated(facts: RunFacts) -> str | None:
 
 
 @oracle("S12")
-def nothing_happens_that_nobody_foresaw(_facts: RunFacts, fault: BaseException | str) -> str | None:
+def no_unexpected_error_occurs(_facts: RunFacts, fault: BaseException | str) -> str | None:
     """A process that ends with an error of its own, a run that goes no further, a loop without end."""
     return fault if isinstance(fault, str) else f"{type(fault).__name__}: {fault}"
 
@@ -306,9 +304,9 @@ def nothing_happens_that_nobody_foresaw(_facts: RunFacts, fault: BaseException |
 # -- the moments of all oracles -----------------------------------------------------------------------------------------
 
 #: A process has taken the run up.
-AT_READ = (what_was_acknowledged_survives, what_is_read_was_written)
+AT_READ = (acknowledged_entries_survive, entries_that_are_read_were_written)
 #: Entries became durable.
-AT_WRITE = (who_lost_a_run_writes_nothing, a_handle_that_failed_writes_nothing)
+AT_WRITE = (a_process_that_lost_its_run_writes_nothing, a_handle_that_failed_writes_nothing)
 #: They were folded.
 AFTER_WRITE = (an_event_is_durable_with_all_that_follows,)
 #: An entry is about to be folded, and the table says which one it must be.
@@ -324,27 +322,27 @@ ASKED_OF: dict[type[Entry], tuple[Oracle, ...]] = {
         effect_oracles.an_answer_has_the_data_of_its_own_result,
         effect_oracles.events_from_outside_were_sent,
         effect_oracles.verdicts_are_what_guards_said,
-        effect_oracles.a_timer_rings_when_it_is_due,
-        effect_oracles.what_is_overdue_comes_before_what_is_sent,
-        effect_oracles.a_run_meets_what_it_would_have_met,
+        effect_oracles.a_timer_fires_when_it_is_due,
+        effect_oracles.overdue_timers_come_before_events_from_outside,
+        effect_oracles.a_resumed_run_meets_the_same_world,
     ),
     RowEntry: (
-        nothing_stands_there_that_nothing_led_to,
+        every_entry_has_a_cause,
         workflow_state_changes_on_passed_verdicts_only,
     ),
-    RefusalEntry: (nothing_stands_there_that_nothing_led_to, a_refusal_changes_nothing),
-    EffectEntry: (nothing_stands_there_that_nothing_led_to,),
+    RefusalEntry: (every_entry_has_a_cause, a_refusal_changes_nothing),
+    EffectEntry: (every_entry_has_a_cause,),
     ResultEntry: (
         effect_oracles.a_result_belongs_to_an_intent,
         effect_oracles.an_effect_has_one_result,
         effect_oracles.a_result_is_what_came_back,
         effect_oracles.a_sleep_ends_when_it_is_due,
         effect_oracles.a_sleep_that_is_over_does_not_end,
-        effect_oracles.a_sleep_answers_with_what_it_was_asked_with,
+        effect_oracles.a_sleep_answers_with_the_data_of_its_request,
     ),
     ResumedEntry: (
-        effect_oracles.what_is_in_doubt_is_handled_as_the_table_says,
-        effect_oracles.what_cannot_have_begun_is_not_in_doubt,
+        effect_oracles.effects_in_doubt_are_handled_as_the_table_says,
+        effect_oracles.an_effect_that_cannot_have_begun_is_not_in_doubt,
         effect_oracles.a_sleep_is_never_in_doubt,
     ),
     DecidedEntry: (effect_oracles.a_decision_is_what_a_person_said,),
@@ -353,41 +351,41 @@ ASKED_OF: dict[type[Entry], tuple[Oracle, ...]] = {
 #: A policy is called.
 AT_BEGIN = (
     effect_oracles.an_effect_begins_after_its_intent_is_durable,
-    effect_oracles.who_cannot_write_begins_nothing,
-    effect_oracles.what_has_a_result_is_not_performed_again,
-    effect_oracles.what_may_have_happened_is_performed_again_only_when_reported,
-    effect_oracles.what_a_person_must_decide_waits_for_the_person,
-    effect_oracles.only_what_is_outstanding_is_performed,
+    effect_oracles.a_process_that_cannot_write_begins_nothing,
+    effect_oracles.an_effect_with_a_result_is_not_performed_again,
+    effect_oracles.an_effect_that_may_have_happened_is_repeated_only_when_reported,
+    effect_oracles.an_effect_that_a_person_must_decide_waits_for_the_person,
+    effect_oracles.only_outstanding_effects_are_performed,
     effect_oracles.effects_without_answers_are_complete_before_the_next_begins,
     effect_oracles.effects_begin_in_the_order_written,
     effect_oracles.emissions_that_wait_for_a_place_begin_in_the_order_of_their_keys,
-    effect_oracles.no_more_are_performed_side_by_side_than_the_table_says,
+    effect_oracles.no_more_effects_are_performed_side_by_side_than_the_table_says,
     effect_oracles.an_emission_begins_once_durable_results_make_room_for_it,
     effect_oracles.a_budget_counts_every_call,
     effect_oracles.a_sleep_is_not_performed,
 )
 #: The driver shows an entry.
-AT_SHOW = (only_what_is_durable_is_shown,)
+AT_SHOW = (only_durable_entries_are_shown,)
 #: The sender of an event hears how it was answered.
-AT_ANSWER = (effect_oracles.a_sender_is_told_what_became_of_it,)
+AT_ANSWER = (effect_oracles.a_sender_learns_the_outcome_of_its_event,)
 #: Nothing can run before the world does something.
-AT_IDLE = (effect_oracles.what_is_cancelled_is_stopped,)
+AT_IDLE = (effect_oracles.cancelled_effects_are_stopped,)
 #: Time is about to pass, until a process wakes.
-AT_WAKE = (effect_oracles.no_timer_is_overslept,)
+AT_WAKE = (effect_oracles.no_timer_is_missed,)
 #: A process says that its run rests.
 AT_REST = (
-    the_run_is_where_its_ledger_is,
+    the_run_agrees_with_its_ledger,
     a_run_rests_only_where_it_may,
     a_run_stops_only_for_a_cause,
 )
 #: A story is over.
 AT_END = (
-    what_was_asked_for_is_done,
-    what_a_person_decides_happens_once,
+    requested_effects_are_performed,
+    an_effect_that_a_person_decides_happens_once,
     the_properties_of_the_document_hold,
 )
 #: Something happened that never may.
-AT_FAULT = (nothing_happens_that_nobody_foresaw,)
+AT_FAULT = (no_unexpected_error_occurs,)
 #: All of them.
 ORACLES: tuple[Oracle, ...] = tuple(
     dict.fromkeys(

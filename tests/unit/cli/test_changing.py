@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded, write_shop
+from stored_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded, write_shop
 
 from dsa.errors import DocumentError
 from dsa.lang import digest, loads

@@ -5,7 +5,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
+from stored_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
 from dsa.edge.document_files import locate, read_text
 from dsa.errors import DocumentError, MachineError, ParameterError

@@ -2,7 +2,7 @@ import json
 import sqlite3
 
 from each_row import each_row
-from kept_runs import dsa
+from stored_runs import dsa
 
 from dsa.cli import doctor
 from dsa.cli.doctor import has_wal_reset_bug

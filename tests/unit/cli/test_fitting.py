@@ -1,7 +1,7 @@
 """Fit judge: whether a run may continue under another table, by its history, its status, its effects in progress and its possible futures."""
 
 from each_row import each_row
-from kept_runs import begun
+from stored_runs import begun
 
 from dsa.checks.search.engine import SearchLimits
 from dsa.edge.document_files import locate, read_text

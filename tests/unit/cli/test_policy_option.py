@@ -5,7 +5,7 @@ from pathlib import Path
 from shutil import rmtree
 
 import pytest
-from kept_runs import crashed_while, dsa, keep, recorded
+from stored_runs import crashed_while, dsa, keep, recorded
 
 from dsa.edge.document_files import locate
 from dsa.errors import DsaError

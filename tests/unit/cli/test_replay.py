@@ -5,7 +5,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
+from stored_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
 import dsa.cli.replay as replay_command
 from dsa.edge.document_files import locate, read_text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded, write_shop
+from stored_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded, write_shop
 
 from dsa.edge.document_files import locate, read_text
 from dsa.errors import BindingError, code_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, write_shop
+from stored_runs import RUN, SHOP, begun, crashed_while, dsa, keep, write_shop
 
 from dsa.runs.place import open_place
 from dsa.runtime.ledger import ResultEntry

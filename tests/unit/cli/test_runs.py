@@ -5,7 +5,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from kept_runs import SHOP, begun, crashed_while, dsa, keep
+from stored_runs import SHOP, begun, crashed_while, dsa, keep
 
 from dsa.edge.document_files import load, locate, read_text
 from dsa.lang import digest

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from kept_runs import RUN, begun, crashed_while, dsa, keep, recorded, write_shop
+from stored_runs import RUN, begun, crashed_while, dsa, keep, recorded, write_shop
 
 from dsa.errors import OccurrenceError, code_of
 from dsa.runs.runs import open_runs
@@ -69,7 +69,7 @@ def test_refusal_of_an_event_from_others_does_not_fail_the_command():
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["text", "--data", "1"], "exclude each other"),
+    (["text", "--data", "1"], "not both"),
     (["--data", "{"], "--data begins like JSON but is not valid"),
     (["--data", "[NaN]"], "NaN is not JSON"),
     (["--data", "[" * 100_000], "--data begins like JSON but is not valid"),

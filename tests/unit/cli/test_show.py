@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded
+from stored_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded
 
 from dsa.checks.report import check
 from dsa.edge.document_files import load, locate, read_text

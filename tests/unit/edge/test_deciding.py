@@ -1,7 +1,7 @@
 """Decisions of a person about effects in doubt."""
 
 import pytest
-from kept_runs import begun
+from stored_runs import begun
 
 from dsa.errors import DsaError, OccurrenceError
 from dsa.runs.runs import record_decisions, require_decidable

@@ -1,7 +1,7 @@
 """Events from outside, before a run takes them."""
 
 import pytest
-from kept_runs import begun
+from stored_runs import begun
 
 from dsa.edge.binding import Bindings, FromOutside
 from dsa.errors import OccurrenceError

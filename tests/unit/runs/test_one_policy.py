@@ -6,7 +6,7 @@ from shutil import rmtree
 
 import attrs
 import pytest
-from kept_runs import keep
+from stored_runs import keep
 
 from dsa.edge.binding import Bindings
 from dsa.edge.document_files import locate

@@ -5,7 +5,7 @@ import os
 import re
 
 import pytest
-from kept_runs import RUN, SHOP, begun, keep, recorded
+from stored_runs import RUN, SHOP, begun, keep, recorded
 
 from dsa.edge.binding import Bindings
 from dsa.errors import DsaError, OccurrenceError

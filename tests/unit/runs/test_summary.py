@@ -1,7 +1,7 @@
 """Summaries of runs under way name what a person must decide if the process dies at that moment."""
 
 import pytest
-from kept_runs import SHOP, begun
+from stored_runs import SHOP, begun
 
 from dsa.edge.document_files import load
 from dsa.edge.stores.memory_store import MemoryStore

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 from example_machines import dual_state
-from kept_runs import SHOP, begun
+from stored_runs import SHOP, begun
 
 from dsa.edge.document_files import locate, read_text
 from dsa.lang import loads

@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from kept_runs import dsa
+from stored_runs import dsa
 from stream_server import DROP, answered, events
 from stream_server import serving as streaming
 from stream_shapes import call_chunk, chunk, entry, finished

@@ -17,14 +17,14 @@ FATAL, FAILED, PASSED = (fed("made", "1/2", seq=2, verdicts={"g": said}) for sai
 SET = RowEntry(None, "making", "making", {"good": True})
 
 VIOLATIONS = [
-    (oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER[:3])),
-    (oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(())),
-    (oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(CHANGED)),
-    (oracles.what_is_read_was_written, facts(LEDGER[:4]), LedgerRead(LEDGER[:5])),
-    (oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:5])),
-    (oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:7])),
+    (oracles.acknowledged_entries_survive, facts(LEDGER[:4]), LedgerRead(LEDGER[:3])),
+    (oracles.acknowledged_entries_survive, facts(LEDGER[:4]), LedgerRead(())),
+    (oracles.acknowledged_entries_survive, facts(LEDGER[:4]), LedgerRead(CHANGED)),
+    (oracles.entries_that_are_read_were_written, facts(LEDGER[:4]), LedgerRead(LEDGER[:5])),
+    (oracles.entries_that_are_read_were_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:5])),
+    (oracles.entries_that_are_read_were_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:7])),
     (
-        oracles.who_lost_a_run_writes_nothing,
+        oracles.a_process_that_lost_its_run_writes_nothing,
         facts(LEDGER[:4], epoch=2),
         LedgerWrite(LEDGER[4:5], 1, may_write=True),
     ),
@@ -43,23 +43,23 @@ VIOLATIONS = [
     (oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), attrs.evolve(LEDGER[3], key="1/2")),
     (oracles.an_entry_says_when_it_was_written, facts(LEDGER[:1]), attrs.evolve(LEDGER[1], at_ms=5)),
     (oracles.an_entry_says_when_it_was_written, facts(()), attrs.evolve(LEDGER[0], at_ms=5)),
-    (oracles.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[2]),
-    (oracles.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[3]),
+    (oracles.every_entry_has_a_cause, facts(LEDGER[:4]), LEDGER[2]),
+    (oracles.every_entry_has_a_cause, facts(LEDGER[:4]), LEDGER[3]),
     (oracles.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=3)),
     (oracles.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=1)),
     (oracles.a_refusal_changes_nothing, facts(LEDGER[:4]), RefusalEntry("late", "")),
     (oracles.workflow_state_changes_on_passed_verdicts_only, facts((*ASKED, FAILED), BUSY), SET),
-    (oracles.only_what_is_durable_is_shown, facts(LEDGER[:4]), (4, LEDGER[4])),
-    (oracles.only_what_is_durable_is_shown, facts(LEDGER[:4]), (2, LEDGER[3])),
+    (oracles.only_durable_entries_are_shown, facts(LEDGER[:4]), (4, LEDGER[4])),
+    (oracles.only_durable_entries_are_shown, facts(LEDGER[:4]), (2, LEDGER[3])),
 ]
 CORRECT = [
-    (oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER[:4])),
-    (oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER)),
-    (oracles.what_is_read_was_written, facts(LEDGER[:4]), LedgerRead(LEDGER[:4])),
-    (oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:4])),
-    (oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:6])),
+    (oracles.acknowledged_entries_survive, facts(LEDGER[:4]), LedgerRead(LEDGER[:4])),
+    (oracles.acknowledged_entries_survive, facts(LEDGER[:4]), LedgerRead(LEDGER)),
+    (oracles.entries_that_are_read_were_written, facts(LEDGER[:4]), LedgerRead(LEDGER[:4])),
+    (oracles.entries_that_are_read_were_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:4])),
+    (oracles.entries_that_are_read_were_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:6])),
     (
-        oracles.who_lost_a_run_writes_nothing,
+        oracles.a_process_that_lost_its_run_writes_nothing,
         facts(LEDGER[:4], epoch=2),
         LedgerWrite(LEDGER[4:5], 2, may_write=True),
     ),
@@ -77,7 +77,7 @@ CORRECT = [
     (oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), LEDGER[3]),
     (oracles.an_entry_says_when_it_was_written, facts(LEDGER[:1]), attrs.evolve(LEDGER[1], at_ms=NOW_MS)),
     (oracles.an_entry_says_when_it_was_written, facts(()), LEDGER[0]),
-    (oracles.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:2]), LEDGER[2]),
+    (oracles.every_entry_has_a_cause, facts(LEDGER[:2]), LEDGER[2]),
     (oracles.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=2)),
     (
         oracles.a_refusal_changes_nothing,
@@ -90,7 +90,7 @@ CORRECT = [
         facts((*ASKED, FATAL), BUSY),
         attrs.evolve(SET, changed={}),
     ),
-    (oracles.only_what_is_durable_is_shown, facts(LEDGER[:4]), (3, LEDGER[3])),
+    (oracles.only_durable_entries_are_shown, facts(LEDGER[:4]), (3, LEDGER[3])),
 ]
 
 

@@ -22,20 +22,20 @@ DOUBTED = RestFact("in doubt", "", RUN, (DRAFT,))
 DURING, POSTING = LEDGER[:4], LEDGER[:POSTED]
 
 VIOLATIONS = [
-    (oracles.the_run_is_where_its_ledger_is, facts(DURING), WAITING),
+    (oracles.the_run_agrees_with_its_ledger, facts(DURING), WAITING),
     (oracles.a_run_rests_only_where_it_may, facts(DURING), WAITING),
     (oracles.a_run_rests_only_where_it_may, facts(DURING), FINISHED),
     (oracles.a_run_rests_only_where_it_may, facts((), BUSY, due_s={("making", "after 5s"): 5.0}), WAITING),
     (oracles.a_run_stops_only_for_a_cause, facts(DURING), attrs.evolve(WAITING, kind="stopped", code="MADE")),
-    (oracles.what_was_asked_for_is_done, facts(POSTING), None),
-    (oracles.what_was_asked_for_is_done, facts((*POSTING, failed(POST, "MADE"))), None),
-    (oracles.what_a_person_decides_happens_once, facts(LEDGER, done_count={POST.key: 2}), None),
+    (oracles.requested_effects_are_performed, facts(POSTING), None),
+    (oracles.requested_effects_are_performed, facts((*POSTING, failed(POST, "MADE"))), None),
+    (oracles.an_effect_that_a_person_decides_happens_once, facts(LEDGER, done_count={POST.key: 2}), None),
     (oracles.the_properties_of_the_document_hold, facts(LEDGER, FROUGHT), None),
-    (oracles.nothing_happens_that_nobody_foresaw, facts(()), "it goes no further"),
-    (oracles.nothing_happens_that_nobody_foresaw, facts(()), ValueError("odd")),
+    (oracles.no_unexpected_error_occurs, facts(()), "it goes no further"),
+    (oracles.no_unexpected_error_occurs, facts(()), ValueError("odd")),
 ]
 CORRECT = [
-    (oracles.the_run_is_where_its_ledger_is, facts(DURING), attrs.evolve(WAITING, run=WRITING)),
+    (oracles.the_run_agrees_with_its_ledger, facts(DURING), attrs.evolve(WAITING, run=WRITING)),
     (oracles.a_run_rests_only_where_it_may, facts(LEDGER[:1]), WAITING),
     (oracles.a_run_rests_only_where_it_may, facts(DURING), DOUBTED),
     (oracles.a_run_rests_only_where_it_may, facts(LEDGER), FINISHED),
@@ -45,15 +45,19 @@ CORRECT = [
         attrs.evolve(WAITING, kind="stopped", code="MADE"),
     ),
     (oracles.a_run_stops_only_for_a_cause, facts(DURING), WAITING),
-    (oracles.what_was_asked_for_is_done, facts(LEDGER), None),
-    (oracles.what_was_asked_for_is_done, facts(DURING), None),
-    (oracles.what_a_person_decides_happens_once, facts(LEDGER, done_count={POST.key: 1, DRAFT.key: 3}), None),
+    (oracles.requested_effects_are_performed, facts(LEDGER), None),
+    (oracles.requested_effects_are_performed, facts(DURING), None),
+    (oracles.an_effect_that_a_person_decides_happens_once, facts(LEDGER, done_count={POST.key: 1, DRAFT.key: 3}), None),
     (
-        oracles.what_a_person_decides_happens_once,
+        oracles.an_effect_that_a_person_decides_happens_once,
         facts((*POSTING, failed(POST, "MADE")), done_count={POST.key: 2}),
         None,
     ),
-    (oracles.what_a_person_decides_happens_once, facts(LEDGER, done_count={POST.key: 2}, was_taken=True), None),
+    (
+        oracles.an_effect_that_a_person_decides_happens_once,
+        facts(LEDGER, done_count={POST.key: 2}, was_taken=True),
+        None,
+    ),
     (oracles.the_properties_of_the_document_hold, facts(LEDGER, SOUND), None),
     (oracles.the_properties_of_the_document_hold, facts(DURING, FROUGHT), None),
 ]
@@ -73,7 +77,7 @@ def test_oracle_accepts_correct_facts(oracle, known, new):
 
 def test_every_oracle_here_has_a_violation_and_a_correct_case():
     broken = {oracle for oracle, _, _ in VIOLATIONS}
-    assert {oracle for oracle, _, _ in CORRECT} == broken - {oracles.nothing_happens_that_nobody_foresaw}
+    assert {oracle for oracle, _, _ in CORRECT} == broken - {oracles.no_unexpected_error_occurs}
 
 
 def test_every_oracle_has_a_case_here_or_in_test_ledger():

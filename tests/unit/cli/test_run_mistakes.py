@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from kept_runs import dsa
+from stored_runs import dsa
 
 WRITING = """# writing
 

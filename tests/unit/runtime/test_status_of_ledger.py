@@ -1,7 +1,7 @@
 """The status of a run, computed from its ledger alone."""
 
 import pytest
-from kept_runs import SHOP, begun
+from stored_runs import SHOP, begun
 
 from dsa.runtime.ledger import CallEntry, CallResultEntry, ResultEntry, ResumedEntry
 from dsa.runtime.policy.policies import error_step, event_step

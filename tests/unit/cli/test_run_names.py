@@ -5,7 +5,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
+from stored_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
 from dsa.cli.command_line import CommandExit
 from dsa.cli.run_options import exit_on_faults, find, shell_command

@@ -12,8 +12,8 @@ from importlib.util import find_spec
 import forked
 import pytest
 from forked import DSA
-from kept_runs import ledger_of
 from secret_places import places, written
+from stored_runs import ledger_of
 
 from dsa.runtime.ledger import dump_line
 

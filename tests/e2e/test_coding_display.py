@@ -11,8 +11,8 @@ import forked
 import pytest
 from chat_server import Said
 from coders import acting, agent_at, call, complete, forgetful, resumed, tasks, worked
-from kept_runs import dsa
 from rich.console import Console
+from stored_runs import dsa
 
 from dsa.runtime.ledger import EventEntry, RowEntry
 from dsa.runtime.timeline import Moment

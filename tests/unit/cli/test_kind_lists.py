@@ -2,8 +2,8 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from kept_runs import dsa
 from packages import Shelf
+from stored_runs import dsa
 
 from dsa.cli.main import program
 from dsa.generators.generator_kinds import KINDS as GENERATORS

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kept_runs import dsa
+from stored_runs import dsa
 
 from dsa import open_runs
 
