@@ -435,12 +435,8 @@ def ground(system: System, *, hurries: bool = False, is_late: Callable[[], bool]
     rules = []
     results: dict[tuple[object, ...], tuple[expr.Expr, tuple[tuple[int, expr.Expr], ...]]] = {}
     for index, command in enumerate(system.commands):
-        same = (
-            command.enabled_when,
-            command.safe,
-            command.rivals,
-            command.updates,
-        )  # the same rows hold at many locations
+        # The same rows hold at many locations.
+        same = (command.enabled_when, command.safe, command.rivals, command.updates)
         if same not in results:
             updates = tuple((place[name], draft._numeric(value)) for name, value in command.updates)  # noqa: SLF001
             results[same] = _condition(draft, command.enabled_when, command.safe, command.rivals), updates

@@ -427,9 +427,8 @@ class Tables:
         if (text, scope, kind, level) not in self.codes:
             parser = KernelParser(text, self.types[scope], self.symbols, self.outstanding_codes)
             actual, code = parser.whole(getattr(parser, level))
-            (actual, code), *_ = parser.read_values(
-                [(actual, code), (kind, "")]
-            )  # a new value is one of the variable's
+            # A new value is one of the variable's.
+            (actual, code), *_ = parser.read_values([(actual, code), (kind, "")])
             assert kind is None or alike(actual, kind), (
                 f"'{text}' is not {kind if kind in (CONDITION, NUMBER) else 'of its type'}"
             )
@@ -666,10 +665,8 @@ class Claim(Tables):
             falls = move[1] != "outside" if self.form == REST else "leads to" in self.form
             is_owed = falls and node[2][":flag"] and after[2][":flag"]
             assert not is_owed or self.lower(node, after, endings, true), f"{self.key(node)}: the rank does not fall"
-            failed = self.failures and self.failures & {
-                *self.outstanding(after),
-                *true,
-            }  # the run may have ended at this moment
+            # The run may have ended at this moment.
+            failed = self.failures and self.failures & {*self.outstanding(after), *true}
             assert not failed or not after[2][":flag"], (
                 f"{self.key(node)}: something is owed for ever where {failed} fails"
             )

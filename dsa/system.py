@@ -192,9 +192,8 @@ class System:
         if end is None or self.may_rest(location) == FALSE:
             return FALSE
         faults = (fault for fault in self.faults if fault.location == location and fault.reason != "invalid_state")
-        return all_of(
-            [end, self.may_rest(location), *(negation(fault.condition) for fault in faults)]
-        )  # an enabled row counts even if it is refused
+        # An enabled row counts even if it is refused.
+        return all_of([end, self.may_rest(location), *(negation(fault.condition) for fault in faults)])
 
     def is_idle(self, location: int) -> expr.Expr:
         """Return the condition that no effect is outstanding here."""

@@ -82,9 +82,8 @@ def limited(item, phase):
         raise TimeLimitError(f"{phase} of {item.nodeid} takes more than {seconds} s")
 
     before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(
-        signal.ITIMER_REAL, seconds, seconds / 10
-    )  # again and again: a callback of asyncio may lose the first one
+    # Again and again: a callback of asyncio may lose the first one.
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds / 10)
     try:
         yield
     finally:

@@ -235,9 +235,8 @@ def subject(name):
 def every_name():
     """Name every document that tests simulate: shipped ones, specs among them, conformance cases, those that are written here."""
     cases = [path.stem for path in (ROOT / "specs" / "conformance").glob("*.md")]
-    asked = set(shipped_documents()) - {
-        "policy"
-    }  # its data names a policy, which the door wants to be there: nothing that could be made up
+    # Its data names a policy, which the door wants to be there: nothing that could be made up.
+    asked = set(shipped_documents()) - {"policy"}
     return [*WRITTEN, *sorted(asked), *sorted(name for name in cases if loads_as_machine(name))]
 
 

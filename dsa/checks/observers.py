@@ -220,9 +220,8 @@ def _flag(name: str, initial: Expr) -> Variable:
 
 
 def _counter(upper_bound: Expr, *, first: bool) -> Variable:
-    high = (
-        Arithmetic("+", upper_bound, Integer(1)) if first else upper_bound
-    )  # a bound of 0 is then broken at the start
+    # A bound of 0 is then broken at the start.
+    high = Arithmetic("+", upper_bound, Integer(1)) if first else upper_bound
     return Variable(COUNT, "environment", RangeDomain(Integer(0), high), Integer(int(first)))
 
 

@@ -425,9 +425,8 @@ def _effects(machine: Machine) -> Iterator[Diagnostic]:
     emitted_effects = {item.effect for row in machine.transitions for item in row.effects if isinstance(item, Emit)}
     cancelled_effects = {item.effect for row in machine.transitions for item in row.effects if isinstance(item, Cancel)}
     for effect in machine.effects:
-        if (
-            effect.name not in emitted_effects | cancelled_effects
-        ):  # what is cancelled but not emitted is an error already
+        # What is cancelled but not emitted is an error already.
+        if effect.name not in emitted_effects | cancelled_effects:
             yield _unused_warning("effect", effect.name, "no row emits it", effect.span)
 
 

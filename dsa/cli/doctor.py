@@ -112,9 +112,8 @@ def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
     where = str(path.resolve())
     for line in lines:
         before, _, after = line.partition(" - ")
-        point = (
-            before.split()[4].encode("latin-1", "replace").decode("unicode_escape")
-        )  # spaces are written there as \040
+        # Spaces are written there as \040.
+        point = before.split()[4].encode("latin-1", "replace").decode("unicode_escape")
         if len(point) >= longest and f"{where}/".startswith(point.rstrip("/") + "/"):
             kind, longest = after.split()[0], len(point)
     return kind

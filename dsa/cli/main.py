@@ -159,9 +159,8 @@ def run_program() -> int:
     gc.disable()
     if sys.stdin is None:  # a service or `<&-` has closed it: no file that is opened must get its number
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
-    if isinstance(
-        sys.stdout, io.TextIOWrapper
-    ):  # a file's name may have bytes or characters that the encoding does not have
+    # A file's name may have bytes or characters that the encoding does not have.
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     notices = logging.getLogger("dsa.notice")
     notices.addHandler(_NOTICES)

@@ -183,9 +183,8 @@ def _failure(intent: Intent, payload: dict[str, object]) -> Failure:
 def outcome_of_last(run: Run, before: Configuration, occurrence: Occurrence) -> Taken | Refusal:
     """Return the outcome of the outside event that was fed last."""
     outcome, last = step(run.machine, before, occurrence), run.ledger[-1]
-    if (
-        isinstance(last, RefusalEntry) and last.reason == "late"
-    ):  # the run has passed its place; `step` does not know that
+    # The run has passed its place; `step` does not know that.
+    if isinstance(last, RefusalEntry) and last.reason == "late":
         return Refusal("late", before, last.message, (), last.accepted)
     return outcome
 
@@ -353,9 +352,8 @@ class Driver:
         """Take the news from before this session, arm the timers by their deadlines, and perform the effects without results."""
         now_ms = self.clock.wall_ms()
         earlier, timers = earlier_news(left, self.run.machine, now_ms)
-        others = (
-            news for news in self._inbox if not news.is_wake_up
-        )  # sleeps that are over are among the earlier news
+        # Sleeps that are over are among the earlier news.
+        others = (news for news in self._inbox if not news.is_wake_up)
         self._inbox = deque(in_order(earlier, others))
         for (source, event), left_ms in timers.items():
             self._under_way.arm(source, event, left_ms / 1000)
@@ -499,7 +497,7 @@ class Driver:
         return intent.key in self.run.keys and intent.effect not in self.run.machine.failures_handled
 
     def _save(self, outcomes: Sequence[MessageOutcome] = ()) -> None:
-        """Write the entries that are not durable yet, and show them. The same commit removes the messages that they came from from the inbox."""
+        """Write the entries that are not durable yet, and show them. The same commit removes their messages from the inbox."""
         entries = self.run.ledger.after(self._saved_count)
         if not entries:
             return

@@ -499,9 +499,8 @@ def require_unique(declarations: Declarations, findings: Findings) -> None:
             )
         first_uses.setdefault(name, (what, span.line if span else 0))
     _require_index(declarations, findings)
-    for name, what, span in _implicit_names(
-        declarations
-    ):  # values come last: one of them may be a value of several domains
+    # Values come last: one of them may be a value of several domains.
+    for name, what, span in _implicit_names(declarations):
         if name not in first_uses and not what.startswith("a value"):
             first_uses[name] = (what, span.line)
         elif (

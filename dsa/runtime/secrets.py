@@ -129,9 +129,8 @@ class Secrets:
         anchors = [anchor for shape in self._shapes for anchor in shape.anchors]
         texts = [*anchors, *(needle.text for needle in self._needles)]
         self._by_rarest = _by_rarest(text for text in texts if _ESCAPE not in text)
-        self._escape_search = _any_of(
-            text for text in texts if _ESCAPE in text
-        )  # of a value that has something to escape
+        # Of a value that has something to escape.
+        self._escape_search = _any_of(text for text in texts if _ESCAPE in text)
         lengths = [*(len(needle.text) for needle in self._needles), *(shape.shortest for shape in self._shapes)]
         self._shortest = min(lengths, default=0)
         #: The names of the values and shapes.

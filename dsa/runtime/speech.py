@@ -342,9 +342,8 @@ class Speech:
         """End the present draft or call."""
         text = "".join(self._piece)
         self._piece = []
-        if (
-            self._mode is _Mode.DRAFT and self._opening_mark
-        ):  # a draft in the middle of an answer that never ends is text
+        # A draft in the middle of an answer that never ends is text.
+        if self._mode is _Mode.DRAFT and self._opening_mark:
             self._say(f"{self._opening_mark}{text}")
         elif self._mode is _Mode.CALL:
             self._calls.append(FunctionText(self._recipient, text))

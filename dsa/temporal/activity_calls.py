@@ -329,9 +329,8 @@ class ActivityGuard(GuardInterface):
             with self._gate.at_work():
                 return GuardResult(**await self._calls.ask(payloads.JUDGE, request))
         except ActivityError as error:
-            name, message = _name_and_message(
-                error
-            )  # if this stops the run, its status has the class of the guard's own error
+            # If this stops the run, its status has the class of the guard's own error.
+            name, message = _name_and_message(error)
             raise type(name, (RuntimeError,), {})(message) from error
 
 

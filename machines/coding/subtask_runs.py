@@ -107,9 +107,8 @@ class _Group:
         run_id, watch = name_of(self._whole, place), self._agent.watch_part
         try:
             options = Options(model=self._share.model, budget=self._share.budget)
-            handle = hold_run(
-                self._runs, run_id, NAME, options, take=True, on_moment=watch
-            )  # the holder of the whole run may take it
+            # The holder of the whole run may take it.
+            handle = hold_run(self._runs, run_id, NAME, options, take=True, on_moment=watch)
         except UnknownRunError:
             handle = begin_run(self._runs, NAME, self._share, run_id=run_id, on_moment=watch)
         return _HeldPart(handle, RESOURCES, prepare)

@@ -86,9 +86,8 @@ def test_nothing_is_made_twice_except_on_an_explicit_rerun(tmp_path, table, in_o
         reasons = counters_of(chat.conversation).reasons
         sources = {turn.number: [call.call_id for call in turn.calls] for turn in chat.conversation.turns}
         new = {n: sum(each.source_call_id in ids for each in chat.conversation.inventory) for n, ids in sources.items()}
-    assert (
-        len(contents) == len(set(contents)) == 4
-    )  # two tables, two plots; the CSV of Python has the bytes of the table
+    # Two tables, two plots; the CSV of Python has the bytes of the table.
+    assert len(contents) == len(set(contents)) == 4
     assert new == {1: 2, 2: 0, 3: 2, 4: 0, 5: 0}
     assert calls[0] == ["done"] * 3
     assert calls[4] == ["done"] * 5  # the user asked for it: everything was done again, with the same results

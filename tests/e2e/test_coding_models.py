@@ -79,9 +79,8 @@ def test_ollama_gets_a_context_window_for_all_that_is_sent(code, tmp_path):
         told = code("Read it", "--model", played.model)
     longest = max(len(json.dumps(body["messages"])) for body in played.requests)
     assert longest > 4 * DEFAULT_WINDOW
-    assert (
-        len({body["options"]["num_ctx"] for body in played.requests}) == 1
-    )  # another size would make it reload the model
+    # Another size would make it reload the model.
+    assert len({body["options"]["num_ctx"] for body in played.requests}) == 1
     assert told["state"] == "goal_complete"
 
 

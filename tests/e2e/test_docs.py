@@ -125,9 +125,8 @@ def matches(shown: str, printed: str) -> bool:
             continue
         anything = re.escape(line).replace(r"\.\.\.", ".*")
         anything = re.sub(r"(?:\\ )+0\\\.0\\ s\b", r" +[0-9]+\.[0-9] s", anything)  # a busy computer takes more time
-        wanted = re.compile(
-            re.sub(r"(\\ )+", " +", anything) if "..." in line else anything
-        )  # what varies has no fixed width
+        # What varies has no fixed width.
+        wanted = re.compile(re.sub(r"(\\ )+", " +", anything) if "..." in line else anything)
         ends = {end + 1 for end in ends if end < len(lines) and wanted.fullmatch(lines[end])}
     return len(lines) in ends
 

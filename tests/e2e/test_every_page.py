@@ -89,9 +89,8 @@ def test_responses_to_forms_are_accessible(shown):
     assert faults_at(shown.tab, 380, is_dark=False) == []
     run = f"/runs/{shown.runs['long']}"
     shown.tab.visit(shown.server.base + run)
-    shown.tab.evaluate(
-        "const form = document.querySelector('form[data-keep^=again]'); document.body.append(form)"
-    )  # the form stays
+    # The form stays.
+    shown.tab.evaluate("const form = document.querySelector('form[data-keep^=again]'); document.body.append(form)")
     place = shown.server.page(run).fields("place")[0]
     shown.server.client.post(f"{run}/answer", data={"event": "approved", "place": place})
     shown.tab.press("Send again")

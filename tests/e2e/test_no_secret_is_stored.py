@@ -193,9 +193,8 @@ def world(tmp_path):
             )
             outputs.append(done)
             assert done.returncode in codes, done.stderr.decode()
-            assert b'dsa/cli/main.py"' not in done.stderr, (
-                done.stderr.decode()
-            )  # a crash of the program; tracebacks of users' code are logged
+            # A crash of the program; tracebacks of users' code are logged.
+            assert b'dsa/cli/main.py"' not in done.stderr, done.stderr.decode()
             return done.stdout.decode(), done.stderr.decode()
 
         run.folder, run.outputs, run.traces = tmp_path, outputs, traces

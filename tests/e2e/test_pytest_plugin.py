@@ -65,9 +65,8 @@ def project(tmp_path, tmp_path_factory):
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text(text, encoding="utf-8")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {"COLUMNS": "100"}
-        environment["PYTEST_DEBUG_TEMPROOT"] = str(
-            tmp_path_factory.mktemp("temporary")
-        )  # pytest removes only its own old folders
+        # Pytest removes only its own old folders.
+        environment["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path_factory.mktemp("temporary"))
         others = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]  # the plugin of Hypothesis imports all of it
         command = [sys.executable, "-m", "pytest", "-W", "error", *others, *arguments]
         done = subprocess.run(

@@ -117,9 +117,8 @@ def test_question_is_answered_from_the_command_line_by_its_printed_place(folder)
     assert "ask_legal 1/1 asks people: Is A17 in order?" in story
     assert typed(folder, "runs", "--waiting", "money_yes").stdout.count("contract") == 2
     assert typed(folder, "send", "last@1", "remind").returncode == 3
-    assert (
-        typed(folder, "send", "last@1/2", "money_yes", "--data", '{"by": "ann"}').returncode == 3
-    )  # the reminder has changed no other question
+    # The reminder has changed no other question.
+    assert typed(folder, "send", "last@1/2", "money_yes", "--data", '{"by": "ann"}').returncode == 3
     late = typed(folder, "send", "last@1/2", "money_no")
     assert late.returncode == 1
     assert "money_no in legal was refused: late (1/2 is not outstanding)" in late.stderr

@@ -133,9 +133,8 @@ def test_effects_happen_on_the_workers_of_their_queue(place: Place, shop: Path) 
                 await looked(runs_of_lab, run)
                 assert begun(shop) == ["office", "lab"]
                 end(worker)
-                assert isinstance(
-                    await runs.send("at-lab", "question"), dsa.Taken
-                )  # the address has no queue, so the run keeps its queue
+                # The address has no queue, so the run keeps its queue.
+                assert isinstance(await runs.send("at-lab", "question"), dsa.Taken)
                 await asyncio.sleep(0.5)
                 assert begun(shop) == ["office", "lab"]
                 worker = command("work", str(shop), folder=lab, where=where)

@@ -139,9 +139,8 @@ def free_port() -> int:
 def web_server(folder, *files: str, port: int = 0, runs: str = "", **more: str) -> Iterator[WebServer]:
     """Run `dsa web` in a folder, on a free port or on `port`, with additional environment variables; `runs` is where its runs are stored."""
     where = runs or str(folder / ".dsa")
-    program = (
-        [sys.executable, "-m", "dsa"] if port else DSA
-    )  # tests that name a port kill the server, and start it there again
+    # Tests that name a port kill the server, and start it there again.
+    program = [sys.executable, "-m", "dsa"] if port else DSA
     command = [*program, "web", *files, "--runs", where, "--port", str(port)]
     surroundings = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), **more}
     with (folder / "stderr.txt").open("a") as errors:

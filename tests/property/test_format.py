@@ -133,9 +133,8 @@ def github_rows(text):
 @settings(deadline=None, max_examples=sample_size(150, full=600))
 @given(st.lists(lines, min_size=1, max_size=4), st.integers(1, 3), ends, st.booleans())
 def test_cells_are_split_as_on_github(body, count, end, has_pipes):
-    assume(
-        not any(re.match(r" {0,3}#{1,6}(\s|$)", line) for line in body)
-    )  # a heading ends the section that is looked at
+    # A heading ends the section that is looked at.
+    assume(not any(re.match(r" {0,3}#{1,6}(\s|$)", line) for line in body))
     rule = " | ".join(["---"] * count)
     header = "|" + "|".join(["h"] * count) + "|"
     text = end.join([header, f"|{rule}|" if has_pipes or count == 1 else rule, *body])

@@ -102,9 +102,8 @@ def _is_likely(machine, here: Configuration, source, event) -> bool:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_statechart_agrees_on_random_walks_of_a_shipped_machine(name):
-    count = (
-        100 if name in LARGE_HERE else sample_size(300, full=2_000)
-    )  # a chart that has ended is built anew, which takes 30 ms there
+    # A chart that has ended is built anew, which takes 30 ms there.
+    count = 100 if name in LARGE_HERE else sample_size(300, full=2_000)
     assert walk(SHIPPED[name], seed=1, count=count) > count // 4
 
 

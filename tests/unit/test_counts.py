@@ -323,9 +323,8 @@ def test_why_lists_the_true_conditions_of_a_count():
     shown = why(machine, "stop", "idle", {"x[1]": False, "x[2]": True, "x[3]": False}).show()
     assert "not taken: count(x[1], x[2], x[3]) >= 2 (1 of 3: x[2]) is false" in shown
     refused = [case for case in why(machine, "stop", "idle").cases if case.outcome != "taken"]
-    assert [case.count for case in refused] == [
-        4
-    ]  # all for the same reason; the conditions shown are those of the first case
+    # All for the same reason; the conditions shown are those of the first case.
+    assert [case.count for case in refused] == [4]
     assert refused[0].rows[0].false_conjuncts == ("count(x[1], x[2], x[3]) >= 2 (0 of 3)",)
 
 
@@ -335,9 +334,8 @@ def test_mutants_drop_a_condition_of_a_count():
     what = [mutant.what for mutant in row_mutants(machine) if mutant.at is machine.transitions[-1]]
     for fewer in ("x[2], x[3]", "x[1], x[3]", "x[1], x[2]"):
         assert f"'count({fewer})' instead of 'count(x[1], x[2], x[3])'" in what
-    assert (
-        what.count("'count(x[1], x[2])' instead of 'count(x[1], x[2], x[3])'") == 2
-    )  # in the condition, and in the update
+    # In the condition, and in the update.
+    assert what.count("'count(x[1], x[2])' instead of 'count(x[1], x[2], x[3])'") == 2
     assert "'count(x[1], x[2], x[3]) >= 3' instead of 'count(x[1], x[2], x[3]) >= 2'" in what
     assert "n = count(x[1], x[2], x[3]) + 1 instead of count(x[1], x[2], x[3]) + 0" in what
 

@@ -65,9 +65,8 @@ def test_join_of_six_rows_has_the_expected_configurations_and_verdicts(machine, 
     monkeypatch.setattr(systems, "MOST_SETS", most_sets)
     report = check(machine)
     (exploration,) = report.explorations
-    assert (
-        exploration.configurations == 1 + 1 + 2 * 6 + 3
-    )  # idle; all three; one or two, refused or not; granted, denied with either
+    # Idle; all three; one or two, refused or not; granted, denied with either.
+    assert exploration.configurations == 1 + 1 + 2 * 6 + 3
     assert [claim.verdict for claim in report.properties] == ["HOLDS"] * 4
     assert {diagnostic.severity for diagnostic in report.diagnostics} == {"warning"}  # no effect has a time limit
 
@@ -107,11 +106,8 @@ def test_mutants_negate_and_drop_pending(machine):
 def test_why_covers_all_sets_of_outstanding_effects(machine):
     said = why(machine, "good_1", "checking", {"refused": False})
     alone, beside = said.cases  # equal cases are shown once
-    assert dict(alone.values) == {
-        "refused": False,
-        "pending look_2": False,
-        "pending look_3": False,
-    }  # the answer ends look_1
+    # The answer ends look_1.
+    assert dict(alone.values) == {"refused": False, "pending look_2": False, "pending look_3": False}
     assert (alone.count, beside.count) == (1, 3)
     assert [view.row.target for view in alone.rows if view.is_enabled] == ["granted"]
     assert [view.row.target for view in beside.rows if view.is_enabled] == ["="]

@@ -242,9 +242,8 @@ def _remaining(machine: Machine, world: ChainAssumptions) -> Iterator[str]:
 
 def _run_odds(question: Question, chain: Chain) -> RunOdds:
     machine = chain.system.machine
-    commands = (
-        chain.system.commands if chain.complete else ()
-    )  # of an incomplete chain nothing is known, not even a worst case
+    # Of an incomplete chain nothing is known, not even a worst case.
+    commands = chain.system.commands if chain.complete else ()
     effect_names = sorted({effect for command in commands for effect in command.effects})
     prices = tuple((name, price) for name, price in question.prices.items() if name in effect_names)
     gains = [_gain(chain, {effect: 1.0}) for effect in effect_names]

@@ -287,9 +287,8 @@ class Sandbox:
     def end(self, *, by_itself: bool) -> None:
         """Wait until nothing is left; kill everything, unless the first process has reported and ends by itself."""
         if not by_itself and self._process.returncode is None:
-            if (
-                not self._is_confined
-            ):  # only the first process can find everything that it started; once it is killed, nothing can
+            # Only the first process can find everything that it started; once it is killed, nothing can.
+            if not self._is_confined:
                 self._pipes.close(self._pipes.lifeline)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_SWEEPING_S)

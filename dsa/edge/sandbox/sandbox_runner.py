@@ -289,10 +289,8 @@ def run_on(
 
 
 def _ask(process: Zygote, header: dict[str, Any], payload: str, pipes: "_CallPipes") -> None:
-    with (
-        tempfile.TemporaryFile() as head,
-        tempfile.TemporaryFile() as body,
-    ):  # unlike a pipe, a file does not fill up while nothing reads it
+    # Unlike a pipe, a file does not fill up while nothing reads it.
+    with tempfile.TemporaryFile() as head, tempfile.TemporaryFile() as body:
         try:
             for file, text in ((head, json.dumps(header)), (body, payload)):
                 file.write(text.encode("utf-8", "surrogatepass"))

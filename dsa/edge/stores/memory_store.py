@@ -120,9 +120,8 @@ class MemoryStore:
             if record.stored_run.holder is not None:
                 raise HeldError(record.stored_run.run, record.stored_run.holder)
         for record in records:
-            record.stored_run = attrs.evolve(
-                record.stored_run, epoch=record.stored_run.epoch + 1
-            )  # its holder can no longer write
+            # Its holder can no longer write.
+            record.stored_run = attrs.evolve(record.stored_run, epoch=record.stored_run.epoch + 1)
             self._runs[record.stored_run.run] = None
 
     def _record(self, run: str) -> _StoredInMemory:

@@ -465,9 +465,8 @@ class SqliteStore:
             if rests and messages_waiting(connection, row.number, row.run):
                 return False
             row.replace(connection, attrs.evolve(row, holder=None))
-            with suppress(
-                LeaseLostError
-            ):  # this process was interrupted before it knew of its last commit, so the summary belongs to another one
+            # This process was interrupted before it knew of its last commit, so the summary belongs to another one.
+            with suppress(LeaseLostError):
                 commit.write(connection)
         return True
 
@@ -552,9 +551,8 @@ class SqliteStore:
         def read_messages(connection: sqlite3.Connection) -> tuple[InboxMessage, ...]:
             return messages_waiting(connection, self._row(connection, run).number, run)
 
-        connection, of_others, _ = (
-            self._database.stamp()
-        )  # called often, and our own commits of entries do not change an inbox
+        # Called often, and our own commits of entries do not change an inbox.
+        connection, of_others, _ = self._database.stamp()
         stamp = connection, of_others, self._written_inboxes
         return self._latest("inbox", run, stamp, read_messages)
 

@@ -55,9 +55,8 @@ def is_alive(folder: Path, name: str) -> bool:
     except PermissionError:  # another user's; that user's next process removes it if its holder is dead
         return True
     try:
-        lives = not try_lock(
-            file, is_shared=True
-        )  # shared: two processes that check at once do not see each other as the holder
+        # Shared: two processes that check at once do not see each other as the holder.
+        lives = not try_lock(file, is_shared=True)
         if not lives:
             _remove(folder / name)
         return lives

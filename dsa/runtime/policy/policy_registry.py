@@ -90,9 +90,8 @@ class PayloadSchema:
 
 
 def _clip(text: str) -> str:
-    return (
-        text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}..{text[-_LONGEST // 2 :]}"
-    )  # the reason is at the end
+    # The reason is at the end.
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}..{text[-_LONGEST // 2 :]}"
 
 
 # -- schemas as they are registered -----------------------------------------------------------------------------------
@@ -127,9 +126,8 @@ def _require_references(schema: Mapping[str, Any]) -> None:
 def _require_patterns(schema: Mapping[str, Any]) -> None:
     keywords = list(_keywords(schema))
     by_pattern = [value for keyword, value in keywords if keyword == "patternProperties" and isinstance(value, Mapping)]
-    if by_pattern and any(
-        keyword == "unevaluatedProperties" for keyword, _ in keywords
-    ):  # jsonschema searches with `re` there
+    # jsonschema searches with `re` there.
+    if by_pattern and any(keyword == "unevaluatedProperties" for keyword, _ in keywords):
         raise ValueError(
             "has unevaluatedProperties together with patternProperties: write additionalProperties instead of unevaluatedProperties"
         )

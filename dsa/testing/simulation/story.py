@@ -187,10 +187,8 @@ class Story:
         if stray is not None or not process.is_alive:
             return self._take_up(PersonInput((self.outside_event(stray),) if stray is not None else ()))
         if rest.kind == "stopped":
-            stays = rest.failure is not None and rest.failure.code in {
-                BUDGET,
-                MISSING_DATA,
-            }  # a run that goes on stops again
+            # A run that goes on stops again.
+            stays = rest.failure is not None and rest.failure.code in {BUDGET, MISSING_DATA}
             return None if stays else self._go_on(process, PersonInput())
         if rest.in_doubt:
             return self._go_on(process, self._decide(rest.in_doubt))

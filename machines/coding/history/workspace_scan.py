@@ -591,9 +591,8 @@ class _Scan:
             self.sight.left_out[path] = f"over {LARGEST_BYTES:,} bytes"
             return
         status, content = file
-        tick_ns = (
-            _TICK_NS if status.st_ctime_ns % _SECOND_NS else 2 * _SECOND_NS
-        )  # the times of this file system are in seconds
+        # The times of this file system are in seconds.
+        tick_ns = _TICK_NS if status.st_ctime_ns % _SECOND_NS else 2 * _SECOND_NS
         self._keep(path, _mode(status.st_mode), content, status, is_settled=status.st_ctime_ns < now_ns - tick_ns)
 
     def _keep(self, path: str, mode: str, content: bytes, status: os.stat_result, *, is_settled: bool) -> None:

@@ -164,9 +164,8 @@ class Connection:
         late = ToolError(f"{nothing}, and its server was ended{live.garbled_text()}", code="tool_timeout")
         timer = asyncio.get_running_loop().call_later(timeout_s, live.stop, late)
         answer_task = asyncio.create_task(live.call_tool(pending_call))
-        answer_task.add_done_callback(
-            lambda task: task.cancelled() or task.exception()
-        )  # perhaps no caller waits for it any longer
+        # Perhaps no caller waits for it any longer.
+        answer_task.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             return _require_answer(pending_call.tool, await asyncio.shield(answer_task))
         except MCPError as error:

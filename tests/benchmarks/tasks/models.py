@@ -116,9 +116,8 @@ def read_model(name: str, machines: tuple[Machine, ...]) -> Model:
     if name != SHIPPED and not name.startswith(SCRIPT_PREFIX):
         for machine in machines:
             for step in machine.steps:
-                build_generator(
-                    generator_name(machine, step.name), machine, model=name
-                )  # says what is wrong with an address
+                # Says what is wrong with an address.
+                build_generator(generator_name(machine, step.name), machine, model=name)
         return AskedModel(name)
     folder, replies = SCRIPTS if name == SHIPPED else Path(name.removeprefix(SCRIPT_PREFIX)), {}
     if not folder.is_dir():

@@ -94,10 +94,8 @@ def test_failures_happen_only_where_a_row_names_them():
 def test_armed_timers_fire_including_those_of_ancestors():
     rows = (Transition("a", "after 2m", "b"), Transition("*", "after 30s", "="))
     found = explore(Machine("m", rows, states("a", (), ["b"]), "a"))
-    assert (found.configurations, found.transitions) == (
-        3,
-        3,
-    )  # before and after the shorter one, which comes first (S11)
+    # Before and after the shorter one, which comes first (S11).
+    assert (found.configurations, found.transitions) == (3, 3)
 
 
 REMINDER = """# reminder

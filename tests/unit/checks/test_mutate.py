@@ -48,9 +48,8 @@ def test_spec_of_dual_state_notices_every_mutant_of_its_rows() -> None:
 
 def test_check_that_notices_a_mutant_is_named() -> None:
     strength = mutate(loads(COUNTER))
-    assert (
-        found(strength, "update of n dropped").kind == "survived"
-    )  # b is reached at top = 0, and nothing requires it at other values
+    # `b` is reached at top = 0, and nothing requires it at other values.
+    assert found(strength, "update of n dropped").kind == "survived"
     assert found(strength, "'n < top - 1' instead of 'n < top'").by == "DSA308"  # a deadlock at top - 1
     assert found(strength, "'n < top + 1' instead of 'n < top'").by == "DSA306"
 

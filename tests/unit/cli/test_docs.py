@@ -205,9 +205,8 @@ def test_drawing_is_written_beside_the_page_and_then_fresh(monkeypatch):
     assert "](dual_state.svg)" in Path("b/a.md").read_text()
     assert Path("b/dual_state.svg").read_text().startswith("<svg xmlns=")
     before = contents()
-    monkeypatch.setattr(
-        images, "portable_renderer", lambda: None
-    )  # whether a drawing is fresh does not depend on the renderer
+    # Whether a drawing is fresh does not depend on the renderer.
+    monkeypatch.setattr(images, "portable_renderer", lambda: None)
     assert (dsa("b").output, dsa("b", "--check").exit_code) == ("2 blocks in 2 pages: all fresh\n", 0)
     assert contents() == before
 

@@ -209,9 +209,8 @@ def test_script_continues_after_the_replies_already_used(tmp_path, monkeypatch):
     whole = recorded(ROOT, next(iter(path.name for path in ROOT.glob("*-dual_state-*"))))
     events = [position for position, entry in enumerate(whole.entries) if isinstance(entry, EventEntry)]
     text = read_text(locate("dual_state"))
-    for number, length in enumerate(
-        [*events[2:], len(whole.entries)]
-    ):  # cut off before each event from the first verdict on
+    # Cut off before each event from the first verdict on.
+    for number, length in enumerate([*events[2:], len(whole.entries)]):
         run = f"20260131T12000{number}-cut"
         entries = [renamed(entry, whole.run, run) for entry in list(whole.entries)[:length]]
         artifacts = Path(f"cut{number}")

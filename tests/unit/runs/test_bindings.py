@@ -214,7 +214,6 @@ def test_file_changed_within_the_same_second_is_read_again(tmp_path, monkeypatch
     module = tmp_path / "mine.py"
     for name in ("one_policy", "two_policy"):
         module.write_text(POLICIES.replace("quoting_policy", name))
-        os.utime(
-            module, (1_700_000_000, 1_700_000_000)
-        )  # the same size and the same time: Python's bytecode would count as fresh
+        # The same size and the same time: Python's bytecode would count as fresh.
+        os.utime(module, (1_700_000_000, 1_700_000_000))
         assert name in bind(load("policy"), module=str(module)).policies

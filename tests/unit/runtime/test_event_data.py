@@ -99,11 +99,8 @@ def test_since_excludes_earlier_events():
 def test_list_of_answers_has_the_order_of_their_requests():
     run = fed(("ask", None), ("priced", 9, "1/2"), ("found", "x", "1/1"), ("ask", None), ("found", "y", "4/1"))
     assert then(run).get("all found") == ["x", "y"]
-    assert then(run).with_event("found", "z", "0/1").get("all found") == [
-        "z",
-        "x",
-        "y",
-    ]  # requested before both, answered after them
+    # Requested before both, answered after them.
+    assert then(run).with_event("found", "z", "0/1").get("all found") == ["z", "x", "y"]
     assert then(run).with_event("found", "z", "0/1").get("found") == "z"
 
 

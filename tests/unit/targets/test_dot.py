@@ -134,10 +134,8 @@ def test_rows_of_a_trace_are_heavy_and_all_others_faint(dual_state, by_line):
     assert [re.search("<B>(.*?)</B>", line)[1] for line in heavy] == ["specification", "artifact"]
     assert {line.count("penwidth=2.5") for line in heavy} == {2}
     assert len(faint) == 4
-    assert {line.count("#b0b0b0") for line in faint} == {
-        3,
-        5,
-    }  # the label and its halves; the double one has four lines
+    # The label and its halves; the double one has four lines.
+    assert {line.count("#b0b0b0") for line in faint} == {3, 5}
 
 
 def test_no_row_is_heavy_or_faint_without_a_trace(dual_state):

@@ -131,9 +131,8 @@ def test_pages_share_one_feed_and_leave_nothing_behind(tmp_path):
             )
 
             for _ in range(4):
-                read = [
-                    await feeds.feed(request) for _ in range(50)
-                ]  # each page has read the run before one of them follows it
+                # Each page has read the run before one of them follows it.
+                read = [await feeds.feed(request) for _ in range(50)]
                 pages = [feeds.changes(feed, "", 0) for feed in read]
                 for events in pages:
                     assert "moment1" in [await anext(events) for _ in range(2)][1]

@@ -146,10 +146,8 @@ def test_numbers_are_those_of_the_kernels_headers(machine):
         if name not in numbers and WIDE.get(name) not in numbers and number >= 0
     }
     assert wrong == {}
-    assert {name for name, number in missing.items() if number <= 450} <= {
-        "name_to_handle_at",
-        "open_by_handle_at",
-    }  # over two lines
+    # The calls that are written over two lines.
+    assert {name for name, number in missing.items() if number <= 450} <= {"name_to_handle_at", "open_by_handle_at"}
 
 
 def test_calls_are_listed_once_and_never_both_allowed_and_tried():

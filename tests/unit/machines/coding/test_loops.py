@@ -80,10 +80,8 @@ def test_equal_changes_made_by_others_count():
         assert among([], [did(kind=kind)] * 4, kind=kind) == "fine"  # it has not seen the results of others
         mine = [did(kind=kind, at_ms=1), did(kind=kind, at_ms=3)]
         assert among(mine, [did(B, at_ms=2)], kind=kind) == "block"
-        assert among(mine, [did(B, changed=True, at_ms=2)], kind=kind) in {
-            "fine",
-            "remind",
-        }  # it may see something new
+        # It may see something new.
+        assert among(mine, [did(B, changed=True, at_ms=2)], kind=kind) in {"fine", "remind"}
     errors = [did(B, error="rc=1")] * 3
     assert among([], errors) == "fine"  # errors of others do not count
     assert "2 times" in reminder_of(did(at_ms=2), [], [did(at_ms=1)])
