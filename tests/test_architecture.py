@@ -569,7 +569,7 @@ def test_names_are_nouns() -> None:
 
 #: Phrases that nobody would say aloud, of the table in the style guide.
 PHRASES = re.compile(
-    r"\b(Give (the|a|an|what|back|each|every|it)\b|Tell (whether|what|how|which|the)\b|Take note|so many\b|what is the matter|whoever\b"
+    r"\b(Give (the|a|an|what|back|each|every|it)\b|Tell (whether|what|how|which|the)\b|Take note|so many\b|what is the matter|[Ww]hoever\b"
     r"|(?<![Tt]here\s)\b(is|are)\s+(none\b|no\s+(?!longer\b|more\b|less\b|fewer\b|better\b|worse\b|other\b)\w)|\bnames\s+no\s+\w"
     r"|leave is asked|somebody is asked|is told\b|are told\b"
     r"|it is looked|has it that|hands out\b|let go of\b|lay out\b|lays out\b|laid out\b|mend(s|ed|ing)?\b|what stands in|nobody has told|comes of it"
