@@ -68,7 +68,7 @@ STORIES = {
     "one subtask": Story((ONE, WRITE, complete())),
     "two subtasks": Story((TWO, WRITE, complete(), call("write_file", path="b.txt", content="two\n"), complete())),
     "the user has the tasks": Story((WRITE, complete()), ("planned",)),
-    "the user's tasks are none": Story((), ("planned nothing",)),
+    "the user's list has no tasks": Story((), ("planned nothing",)),
     "a plan that cannot be used, then one": Story((ABSTRACT, ONE, WRITE, complete())),
     "no plan at all": Story((NO_PLAN, NO_PLAN, WRITE, complete())),
     "leave is given": Story((ONE, WRITE, complete()), ("goal", "permitted"), mode="ask"),
