@@ -270,7 +270,7 @@ def test_work_on_a_folder_happens_where_the_folder_is(place: Place, shop: Path) 
     report = json.loads(printed(*goal, folder=place.desk, where=where))
     assert (report["state"], report["work"]["asks"]["tool"]) == ("working.approving", "write_file")
     sent = printed("send", report["run"], "permitted", folder=shop, where=place.where)
-    assert sent.startswith(f"waiting until {report['run']} rests\n")
+    assert sent.startswith(f"waiting for {report['run']} to rest\n")
     assert "goal_complete" in sent
     assert (workspace / "hello.py").read_text() == "print(1)\n"
     assert "+print(1)" in printed("show", report["run"], "--diff", folder=place.desk, where=place.where)

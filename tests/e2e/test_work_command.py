@@ -208,7 +208,7 @@ def test_run_that_kills_its_process_each_time_is_stopped(desk):
     for _ in range(4):
         assert work("--once", doing="dies").returncode == 9
     done = work("--once", doing="dies")
-    assert (done.returncode, done.stderr) == (1, f"{run}  not taken up: stopped: taken up 3 times without a result\n")
+    assert (done.returncode, done.stderr) == (1, f"{run}  not taken up: stopped: resumed 3 times without a result\n")
     assert status_counts() == {"stopped": 1}
     assert work("--once").stdout == ""
     assert len(Path("paid.txt").read_text(encoding="utf-8").splitlines()) == 4

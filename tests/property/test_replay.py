@@ -50,7 +50,7 @@ def plain_fold(machine, entries):
             else:
                 raise ReplayError(position, f"nothing leads to {entry}")
         if run.ledger[position] != entry:
-            raise ReplayError(position, f"the ledger has {entry}, the machine gives {run.ledger[position]}")
+            raise ReplayError(position, f"the ledger has {entry}, but the machine gives {run.ledger[position]}")
     return run
 
 

@@ -90,7 +90,7 @@ def driven(driver):
 ODD = {
     "nothing": (None, "returned None, not a list of Steps"),
     "a text": ("fetched", "returned str, not a list of Steps"),
-    "other things": (["fetched"], "gave list with str in it"),
+    "other things": (["fetched"], "returned list with str in it"),
     "an error without a reason": ([Step("", "fetch", "action_result", {"error": True})], "gives no reason"),
     "verdicts as a list": (
         [Step("", "fetch", "event", {"event": "fetched", "verdicts": ["fair"]})],

@@ -123,7 +123,7 @@ def test_document_with_another_meaning_is_another_machine():
     assert (run.machine, first) == (loads(SHOP), entries[0])
     for text, reads in (
         (SHOP.replace("mail, log", "mail"), "now reads as [0-9a-f]{12}"),
-        ("nothing", "reads as no machine now"),
+        ("nothing", "now reads as no machine"),
     ):
         with pytest.raises(OtherMachineError, match=reads) as raised:
             replay_stored(StoredRun(RUN, text, entries, 1))
