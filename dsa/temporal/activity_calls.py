@@ -46,8 +46,10 @@ _ONCE = RetryPolicy(maximum_attempts=1)
 _UNTIL_BOUND = RetryPolicy(timedelta(seconds=0.2), backoff_coefficient=1.3, maximum_interval=timedelta(seconds=15))
 #: How long a call waits for the one worker that reported that it can bind a run, before others are asked.
 _MOST_WAIT = timedelta(seconds=10)
-#: The most bytes that one task of a workflow sends to the server, unless it is a single value, and the time until the next task, in seconds.
-_MOST_OF_TASK, _NEXT_TASK_S = 2_000_000, 0.001
+#: The most bytes that one task of a workflow sends to the server, apart from answers to readers.
+_MOST_OF_TASK = payloads.MOST_OF_VALUE
+#: The time until the next task of a workflow that has nothing else to do, in seconds.
+NEXT_TASK_S = 0.001
 
 
 class WorkflowClock:
@@ -171,9 +173,13 @@ class ActivityCalls:
 
     async def room_for(self, size: int) -> None:
         """Wait for a task of the workflow that may send `size` bytes to the server, and count them. The server ends a workflow that sends more than 4 MB at once."""
-        while self._bytes_of_task + size > max(size, _MOST_OF_TASK):  # noqa: ASYNC110  (a timer makes the next task)
-            await asyncio.sleep(_NEXT_TASK_S)
+        while not self.has_room(size):  # noqa: ASYNC110  (a timer makes the next task)
+            await asyncio.sleep(NEXT_TASK_S)
         self.count(size)
+
+    def has_room(self, size: int) -> bool:
+        """Return whether this task of the workflow may send `size` more bytes to the server."""
+        return self._bytes_of_task + size <= max(size, _MOST_OF_TASK)
 
     def count(self, size: int) -> None:
         """Count bytes that this task of the workflow sends to the server."""

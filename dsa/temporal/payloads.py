@@ -55,10 +55,12 @@ REFUSAL, NEXT_EXECUTION, UNBOUND = "Refusal", "NextExecution", "Unbound"
 TOO_LARGE, REQUEST_TOO_LARGE = "PayloadsTooLarge", "RequestTooLarge"
 _STORE_HINT = "for longer data, add a store to the address of workers and clients, such as ?store=/FOLDER"
 TOO_LONG = f"the server accepts about 2 MB at once; {_STORE_HINT}"
-#: The most bytes of an event, or of the start of a part: a server gives a worker ten at once, which the worker sends back when it accepts them, and the
-#: server ends a workflow whose worker sends more than 4 MB at once.
-MOST_OF_EVENT = 400_000
-EVENT_TOO_LONG = f"an event may have 0.4 MB there; {_STORE_HINT}"
+#: The most bytes of a value. A server ends a workflow whose worker sends more than 4 MB at once: these are the answer to a reader and, beside it, as much
+#: of everything else as one value may have.
+MOST_OF_VALUE = 2_000_000
+#: The most bytes of an event, or of the start of a part: a server gives a worker ten at once, which the worker sends back when it accepts them.
+MOST_OF_EVENT = 200_000
+EVENT_TOO_LONG = f"an event may have 0.2 MB there; {_STORE_HINT}"
 
 
 class OrderedJsonConverter(JSONPlainPayloadConverter):

@@ -36,7 +36,14 @@ from dsa.runtime.secrets import Secrets
 from dsa.runtime.status import MOST_TAKE_UPS, Failure, Rest, UnfinishedWork, parts, status_of, unfinished_work
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.temporal import continuation, payloads, search_attributes
-from dsa.temporal.activity_calls import ActivityCalls, ActivityGuard, ActivityPerformer, StoredArtifacts, WorkflowClock
+from dsa.temporal.activity_calls import (
+    NEXT_TASK_S,
+    ActivityCalls,
+    ActivityGuard,
+    ActivityPerformer,
+    StoredArtifacts,
+    WorkflowClock,
+)
 from dsa.temporal.continuation import Continuation, WorkGate
 from dsa.temporal.part_links import BEGIN_PART, PART_GOES_ON, PartNews, begin_child, tell_whole, whole_of
 from dsa.temporal.payloads import Json, StartPayload
@@ -234,29 +241,24 @@ class Execution:
     async def move(self) -> None:
         """Continue in a new execution, unless something begins or ends in the meantime."""
         has_changed = partial(cannot_move, self, self.task)
-        await self.story.write_pages(self.start.run, self.run.ledger, self.artifacts.records)
+        await self.story.write_pages(self.start.run, self.run.ledger, self.artifacts.records, self.calls.room_for)
         if has_changed():
             return
         self.is_moving = True  # now senders get the error that says that their events go with the run
-        await workflow.wait_condition(lambda: workflow.all_handlers_finished() or has_changed())
-        if has_changed():
-            self.is_moving = False
-            return
-        next_start = attrs.evolve(
-            self.start,
-            queue=self.calls.queue,
-            settings=self.settings,
-            most_bytes=self.calls.most_bytes,
-            first=(),
-            entries=(),
-            artifacts=(),
-            continuation=attrs.asdict(continuation_of(self)),
-        )
-        if self.calls.is_too_long(next_start.to_json()) and not self.gate.must_end:
-            self.is_moving, self.least_length = False, 2 * len(self.run.ledger)  # by then it may need less
-            return
+        while True:
+            await workflow.wait_condition(lambda: workflow.all_handlers_finished() or has_changed())
+            if has_changed():
+                self.is_moving = False
+                return
+            next_start = next_start_of(self)
+            if self.calls.is_too_long(next_start) and not self.gate.must_end:
+                self.is_moving, self.least_length = False, 2 * len(self.run.ledger)  # by then it may need less
+                return
+            if self.calls.has_room(self.calls.bytes_of(next_start)):
+                break
+            await workflow.sleep(NEXT_TASK_S)
         workflow.continue_as_new(
-            next_start.to_json(), initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+            next_start, initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
         )
 
     def hand(self, occurrence: Occurrence, at: str | None, message: str) -> "asyncio.Future[Taken | Refusal]":
@@ -411,6 +413,21 @@ def binding_without_code(here: Execution, machine: Machine) -> Bindings:
     spenders = None if start.spenders is None else frozenset(start.spenders)
     secrets = Secrets(shapes=())  # worker and sender removed them before anything left their process
     return Bindings(effects, guards, secrets=secrets, spenders=spenders)
+
+
+def next_start_of(here: Execution) -> Json:
+    """Return the start of the next execution."""
+    start = attrs.evolve(
+        here.start,
+        queue=here.calls.queue,
+        settings=here.settings,
+        most_bytes=here.calls.most_bytes,
+        first=(),
+        entries=(),
+        artifacts=(),
+        continuation=attrs.asdict(continuation_of(here)),
+    )
+    return start.to_json()
 
 
 def continuation_of(here: Execution) -> Continuation:

@@ -42,7 +42,16 @@ from dsa.runtime.run_store import StoreError
 from dsa.runtime.timeline import TelemetrySpan, work_span
 from dsa.temporal import search_attributes
 from dsa.temporal.payload_stores import ObjectStore, converter_with, store_of
-from dsa.temporal.payloads import CONVERTER, EVENT_TOO_LONG, MOST_OF_EVENT, NAMED_QUEUE, PROCESS_QUEUE, QUEUE, TOO_LONG
+from dsa.temporal.payloads import (
+    CONVERTER,
+    EVENT_TOO_LONG,
+    MOST_OF_EVENT,
+    MOST_OF_VALUE,
+    NAMED_QUEUE,
+    PROCESS_QUEUE,
+    QUEUE,
+    TOO_LONG,
+)
 
 T = TypeVar("T")
 
@@ -285,7 +294,8 @@ class ServerLink:
     async def most_bytes(self) -> int:
         """Return the length of the longest value that the server accepts, in bytes, in the link's loop; 0 if a store takes any, or it is unknown."""
         await self.client()
-        return max(0, self._most_bytes - _HEADER_BYTES) if self.address.store is None else 0
+        most = min(self._most_bytes - _HEADER_BYTES, MOST_OF_VALUE)
+        return max(0, most) if self.address.store is None else 0
 
     async def require_short(self, *values: object, is_event: bool = False) -> None:
         """Raise StoreError for values that are longer than the server accepts, in the link's loop. A store takes any.

@@ -7,7 +7,7 @@ longer. Readers take a page from the server without asking a worker.
 Positions are counted from the beginning of the run. A page has at most `PAGE` characters of JSON, or one entry or artifact.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -130,14 +130,18 @@ class StoryPages:
         yield from self.artifacts[earlier:]
         yield from records[self.artifact_skips + max(0, earlier - len(self.artifacts)) :]
 
-    async def write_pages(self, run_id: str, ledger: Ledger[Entry], records: Sequence[Json]) -> None:
-        """Let other workflows hold everything up to now."""
+    async def write_pages(
+        self, run_id: str, ledger: Ledger[Entry], records: Sequence[Json], room_for: Callable[[int], Awaitable[None]]
+    ) -> None:
+        """Let other workflows hold everything up to now; `room_for` waits until a number of bytes may be sent."""
         end, artifact_end = self._lengths(ledger, records)
         while self._end != (end, artifact_end):
             page = self.read(*self._end, ledger, records)
+            content = {"entries": page["entries"], "artifacts": page["artifacts"]}
+            await room_for(len(text_of(content)))
             await workflow.start_child_workflow(
                 payloads.PAGE_WORKFLOW,
-                {"entries": page["entries"], "artifacts": page["artifacts"]},
+                content,
                 id=page_id(run_id, len(self.ends)),
                 task_queue=PAGE_QUEUE,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,

@@ -1,6 +1,7 @@
 """Long payloads of runs on Temporal are in a store that clients and workers reach; and no secret leaves a process, to the server or to the store."""
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -24,6 +25,7 @@ if temporal_program() is None:
     pytest.skip(MISSING, allow_module_level=True)
 
 from dsa.temporal.payload_stores import GitStore
+from dsa.temporal.payloads import MOST_OF_EVENT
 
 MAKES = """# makes
 
@@ -52,7 +54,7 @@ MAKES = """# makes
 """
 LONG = 1_500_000
 #: The characters of an event that is nearly too long.
-LONG_EVENT = 390_000
+LONG_EVENT = MOST_OF_EVENT - 10_000
 
 
 def makes(folder: Path) -> Path:
@@ -204,7 +206,7 @@ def test_value_too_long_for_the_server_is_refused_with_advice(tmp_path: Path, na
             failure = (await run.rest()).failure
             assert failure is not None
             assert re.search(rf"^its result is too long: .*{words}", failure.message), failure
-            with pytest.raises(StoreError, match=rf"^0\.5 MB is too much .*: an event may have 0.4 MB there; {words}"):
+            with pytest.raises(StoreError, match=rf"^0\.5 MB is too much .*: an event may have 0.2 MB there; {words}"):
                 await runs.send(run.id, "order", {"text": "x" * 500_000})
             assert isinstance(await runs.send(run.id, "order", {"text": "go"}), dsa.Taken)
 
@@ -485,11 +487,11 @@ def test_run_too_long_for_a_new_execution_stays_readable(tmp_path: Path, namespa
             runs.most_events = 1  # type: ignore[attr-defined]
             bindings = dsa.Bindings({}, {"fine": Fine()})
             run = await runs.start(tmp_path / "gathers.md", "go", bindings=bindings)
-            for number in range(7):
-                outcome = await runs.send(run.id, "more", {"text": str(number) * LONG_EVENT})
+            for letter in "abcdefghijklmn":
+                outcome = await runs.send(run.id, "more", {"text": letter * LONG_EVENT})
                 assert isinstance(outcome, dsa.Taken)
             events = [each for each in (await runs.look(run.id)).entries if getattr(each, "event", "") == "more"]
-            assert [each.data["text"][0] for each in events] == [*"0123456"]
+            assert [each.data["text"][0] for each in events] == [*"abcdefghijklmn"]
 
     asyncio.run(asyncio.wait_for(test(), 60))
 
@@ -593,6 +595,43 @@ def test_simultaneous_effects_with_long_data_do_not_end_the_workflow(tmp_path: P
             run = await runs.start(tmp_path / "fans.md", {"text": "x" * LONG}, bindings=bindings)
             assert (await run.rest()).kind == "waiting"
             assert lengths == 4 * [LONG]
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_long_events_and_a_long_answer_fit_into_one_task(tmp_path: Path, namespaces: Iterator[str]) -> None:
+    """The answer to a reader goes to the server in the same message as ten events that are accepted, if they have waited for a worker."""
+    path = tmp_path / "fans.md"
+    path.write_text(
+        FANS.replace("make, make, make, make", "make").replace(
+            "| busy | more | | make | = |", "| busy | more | | | = |"
+        )
+    )
+
+    @dsa.answering("made")
+    async def answer(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+        return [dsa.event_step("make", "made", data={"text": "x" * 2_000_000})]
+
+    async def test() -> None:
+        where = next(namespaces)
+        async with dsa.open_runs(where) as runs:
+            run = await runs.start(path, "go", bindings=dsa.Bindings({"make": answer}))
+            await run.rest()
+        async with dsa.open_runs(where) as runs:  # without a worker
+            handle = (await runs.link.wait(runs.link.client())).get_workflow_handle(run.id)  # type: ignore[attr-defined]
+            message = {"occurrence": {"event": "more", "verdicts": {}, "data": {"text": "x" * LONG_EVENT}}, "at": None}
+            sending = [handle.execute_update("send", message, id=f"more{number}") for number in range(10)]
+            waiting = [asyncio.create_task(runs.link.wait(each)) for each in sending]  # type: ignore[attr-defined]
+            await asyncio.sleep(0.5)  # so that the server has the events before the question
+            waiting += [asyncio.create_task(runs.link.wait(handle.query("story", args=[4, 0])))]  # type: ignore[attr-defined]
+            await asyncio.sleep(0.5)
+            other = await runs.start(path, "go", bindings=dsa.Bindings({"make": answer}))  # its worker takes both
+            *outcomes, story = await asyncio.gather(*waiting)
+            assert len(json.dumps(story)) > 2_000_000
+            assert len(outcomes) == 10
+            events = [each for each in (await runs.look(run.id)).entries if getattr(each, "event", "") == "more"]
+            assert len(events) == 10
+            await other.rest()
 
     asyncio.run(asyncio.wait_for(test(), 60))
 
