@@ -99,7 +99,7 @@ def test_opentelemetry_is_not_imported_unless_requested(dsa, tmp_path):
     variables = {**path, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
     done = dsa("run", "dual_state", "--model", "scripted:replies.md", **variables)
     assert done.returncode == 0, "they may be there for other programs"
-    assert done.stderr.startswith("telemetry: a run can be traced with OpenTelemetry only")
+    assert done.stderr.startswith("telemetry: tracing a run needs OpenTelemetry")
     assert dsa("run", "dual_state", "--model", "scripted:replies.md", "--no-otel", **variables).stderr == ""
 
 
