@@ -37,7 +37,7 @@ COMMANDS = {
     "guards": "List the kinds of guards and their options.",
     "mutate": "Plant small faults in a machine and count how many its spec notices.",
     "new": "Write a starter document.",
-    "odds": "Compute how likely success is, what runs cost, and how many retries a wanted probability needs.",
+    "odds": "Compute how likely success is, what runs cost, and how many retries are needed for a given probability of success.",
     "prove": "Prove properties for all parameter values, with z3.",
     "replay": "Compute a recorded run again from its events and compare, or try its events on another table.",
     "resume": "Go on with a run that crashed, that a failure stopped, or whose last effect may or may not have happened.",

@@ -210,7 +210,7 @@ def _note_changes(record: RunRecord, directory: Path) -> None:
 @click.option(
     "--take",
     is_flag=True,
-    help="Take over the run, even if another process is driving it. On Temporal: interrupt it first.",
+    help="Take over the run, even if another process is driving it. On Temporal, this interrupts the run first.",
 )
 @click.option(
     "--machine",

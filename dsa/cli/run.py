@@ -310,7 +310,7 @@ def or_policy(command: Callable[..., None]) -> Callable[..., None]:
     """Add `--policy NAME` and `--over DIR` to `dsa run`, which run a policy instead of a FILE."""
 
     @click.option("--policy", metavar="NAME", help="Run this policy: dsa run --policy NAME TEXT.")
-    @click.option("--over", metavar="DIR", help="The folder that the policy works on; by default this one.")
+    @click.option("--over", metavar="DIR", help="The folder that the policy works on; by default the current folder.")
     @wraps(command)
     def run(*, policy: str | None, over: str | None, **arguments: Any) -> None:  # noqa: ANN401  (the command's own)
         if policy is None:

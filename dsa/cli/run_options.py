@@ -198,7 +198,7 @@ runs_option = click.option(
     "root",
     default=DEFAULT_RUNS,
     show_default=True,
-    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE for a Temporal server; ?queue=NAME after that names the workers that perform the effects.",
+    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE for a Temporal server, with ?queue=NAME at its end to choose the workers that perform the effects.",
 )
 _BUDGET = (
     "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "

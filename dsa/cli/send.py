@@ -69,12 +69,12 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
     "--answers",
     "key",
     metavar="KEY",
-    help="Take EVENT as the answer of the effect in doubt that has this KEY. `dsa show` prints the whole command for each answer that is possible.",
+    help="Take EVENT as the answer of the effect with this KEY, if it is in doubt: nobody knows whether it happened. `dsa show` prints the whole command for each answer that is possible.",
 )
 @click.option(
     "--take",
     is_flag=True,
-    help="Take over the run, even if another process is driving it. On Temporal: interrupt it first.",
+    help="Take over the run, even if another process is driving it. On Temporal, this interrupts the run first.",
 )
 @click.option(
     "--timeout",

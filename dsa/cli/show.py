@@ -65,7 +65,9 @@ from dsa.trace import escape_cell, show_occurrence, show_values, table_lines
 )
 @click.option("--json", "json_wanted", is_flag=True, help="Print its status and its results as one JSON object.")
 def command(run: str, root: str, form: str | None, after: int, *, json_wanted: bool) -> None:
-    """Show what happened in RUN, event by event, and how it stands: what it waits for, what is in doubt and how to decide it.
+    """Show what happened in RUN, event by event, and its status.
+
+    The status says what RUN waits for, which effects are in doubt (nobody knows whether they happened), and how to settle that.
 
     RUN is an id, a part of one, or `last`.
     """

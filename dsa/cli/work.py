@@ -98,9 +98,9 @@ def command(
 ) -> None:
     """Continue the runs that are due, each until it rests. A run is due if it was cut off, if a timer is due, or if its inbox has a message.
 
-    Any number of workers may share a folder of runs. Documents and modules are loaded only from the FOLDERs (by default this one) and from
+    Any number of workers may share a folder of runs. Documents and modules are loaded only from the FOLDERs (by default the current one) and from
     installed packages. A run that a person has interrupted is left alone; `dsa resume` goes on with it. On Temporal, a worker drives runs and performs
-    their effects as long as it is there. Exit code 1 with --once: a run could not be taken up.
+    their effects until you stop it. Exit code 1 with --once: a run could not be taken up.
     """
     options = Options(module, model, budget=budget, secret_options=watch_options.secret_options)
     printer, faults = WorkPrinter(Path(root), json_wanted, quiet), list[TakeUp]()

@@ -630,7 +630,9 @@ def _is_declared_once(record: TableRecord, kind: str, free: Sequence[str], findi
     strangers = [name for name in free if match is None or match[1] != name]
     if strangers:
         name = cell.text.strip("` ")
-        message = f"this row uses the family '{strangers[0]}', which is not the index of {word} '{name}'"
+        message = (
+            f"this row uses the family '{strangers[0]}', but {word} '{name}' is declared without '[{strangers[0]}]'"
+        )
         base = name.partition("[")[0]
         findings.error(
             "DSA107",

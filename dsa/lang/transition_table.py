@@ -125,7 +125,12 @@ def _sources(record: TableRecord, findings: Findings) -> tuple[cells.WrittenName
     cell = record["source"]
     if cell.plain in {STAR, r"\*", STAY}:
         return (cells.WrittenName(STAY if cell.plain == STAY else STAR, cell.span()),)
-    return cells.name_list(cell, "a state ('*' must be alone in its cell)", findings)
+    star = cell.text.find(STAR)
+    if star >= 0:
+        message = "'*' stands for all states that are not final, so it must be alone in its cell"
+        findings.error("DSA107", message, cell.span(star, star + 1))
+        return ()
+    return cells.name_list(cell, "a state", findings)
 
 
 def _target(record: TableRecord, findings: Findings) -> cells.WrittenName | None:

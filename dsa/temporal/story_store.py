@@ -116,7 +116,7 @@ class StoryReader:
                     return self
                 if position == (len(self.entries), self._artifact_count):
                     raise StoreError(
-                        f"the story of run {self.run_id} is shorter than what was already read of it, so it was changed"
+                        f"the record of run {self.run_id} was changed: it is shorter than the part that was read before"
                     )
 
     def _take(self, story: Json) -> None:

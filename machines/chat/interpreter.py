@@ -287,7 +287,7 @@ def _require_end(outcome: SandboxOutcome, bounds: Bounds) -> None:
     if outcome.end == "timeout":
         raise ToolError(f"The code did not finish within {bounds.timeout_s:g} s.", code="python_timeout")
     if outcome.end == "flooded":
-        raise ToolError("The code's process reported too much.", code="bad_result")
+        raise ToolError("The process that ran the code sent back too much data.", code="bad_result")
     if outcome.end == "signalled":
         raise _kill_error(outcome.code, outcome, bounds)
     if outcome.end == "lost":
@@ -418,7 +418,7 @@ class FrameSource:
     def __attrs_post_init__(self) -> None:
         """Raise ValueError here; inside the sandbox the fault would look like the code's."""
         if len(self.columns) != len(self.types):
-            raise ValueError(f"{len(self.columns)} columns have {len(self.types)} types")
+            raise ValueError(f"there are {len(self.columns)} columns, but {len(self.types)} types")
         self.csv.decode("utf-8")
 
 

@@ -120,7 +120,7 @@ def _require_references(schema: Mapping[str, Any]) -> None:
             try:
                 alone.lookup(reference)
             except Unresolvable:
-                raise ValueError(f"refers to '{reference}', which is not in it") from None
+                raise ValueError(f"refers to '{reference}', which the schema does not contain") from None
 
 
 def _require_patterns(schema: Mapping[str, Any]) -> None:

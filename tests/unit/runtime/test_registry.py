@@ -99,7 +99,7 @@ def test_name_can_be_registered_only_once(registry):
     ("schema", "why"),
     [
         ({"type": "objekt"}, r"at \$\.type: 'objekt' is not valid"),
-        ({"properties": {"a": {"$ref": "#/$defs/no"}}}, "refers to '#/.defs/no', which is not in it"),
+        ({"properties": {"a": {"$ref": "#/$defs/no"}}}, "refers to '#/.defs/no', which the schema does not contain"),
         ({"items": [{"$ref": "https://example.org/schema"}], "type": "object"}, "is not a valid JSON Schema"),
         ({"allOf": [{"$ref": "https://example.org/schema"}]}, "refers to 'https://example.org/schema'"),
     ],

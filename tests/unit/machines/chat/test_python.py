@@ -88,7 +88,7 @@ def test_equal_column_names_and_no_rows_still_make_a_table(interpreter):
 def test_malformed_table_is_reported(interpreter):
     error = failed(interpreter, "1", FrameSource(("a", "b"), ("BIGINT", "BIGINT"), b"a,b\n1,2\n3\n"))
     assert (error.code, str(error)) == ("bad_table", "row 2 of the table has 1 cells, but there are 2 columns")
-    with pytest.raises(ValueError, match="2 columns have 1 types"):
+    with pytest.raises(ValueError, match="there are 2 columns, but 1 types"):
         FrameSource(("a", "b"), ("BIGINT",), b"")
 
 

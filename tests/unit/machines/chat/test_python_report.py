@@ -51,7 +51,7 @@ def test_invalid_report_is_refused_as_a_whole(results):
     ("given", "code", "said"),
     [
         (outcome(ended="timeout"), "python_timeout", "did not finish within 5 s"),
-        (outcome(ended="flooded"), "bad_result", "reported too much"),
+        (outcome(ended="flooded"), "bad_result", "sent back too much data"),
         (outcome(ended="lost"), "python_killed", "was lost"),
         (outcome(ended="signalled", code=9), "python_killed", "SIGKILL), perhaps because it used too much memory"),
         (outcome(ended="signalled", code=9, cpu_s=4.9), "python_timeout", "more than 5 s of processor time"),
