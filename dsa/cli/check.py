@@ -401,7 +401,7 @@ def command(
     """Check machines and specs. A spec is a file with properties and scenarios of a machine. Names, types and rows are checked first. Then every reachable configuration is explored, and Definition 4, scenarios and properties are checked.
 
     Explores twice, with every parameter at its default and at its minimum; --param and --each-value choose other values. Exit code 0: good;
-    1: findings, VIOLATED or UNKNOWN; 2: unreadable. With --trace FILE nothing is explored: the trace in FILE is run again, and that is all.
+    1: errors, or a property that is VIOLATED or UNKNOWN; 2: unreadable. With --trace FILE nothing is explored: the trace in FILE is run again, and that is all.
     """
     _require_sense(files, certificate, json_wanted=json_wanted, sarif_wanted=sarif_wanted)
     _require_targets(folder, certificate, itf=itf)

@@ -82,7 +82,9 @@ def _require_outputs(tool: str, output: Path | None, file: str) -> None:
         beside = _configuration(output)
         if beside == output:
             other = output.with_suffix(".tla")
-            raise click.UsageError(f"-o {output}: TLC's configuration is written there; name the module {other}")
+            raise click.UsageError(
+                f"-o {output}: TLC's configuration gets this name; write the module to another file: -o {other}"
+            )
         require_other(beside, file)
         require_file(beside, f"-o {output} and beside it")
 

@@ -17,7 +17,7 @@ from dsa.lang.expression_parser import KEYWORDS, NAME
 @click.option(
     "--scenarios",
     is_flag=True,
-    help="Print scenarios for the rows of the existing document NAME that no scenario takes yet.",
+    help="NAME is an existing document: print a scenario for each of its rows that no scenario takes yet.",
 )
 def command(name: str, *, steps: bool, scenarios: bool) -> None:
     """Write a starter document NAME.md in this folder, ready for `dsa check` and `dsa run`."""

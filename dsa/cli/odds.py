@@ -117,7 +117,7 @@ def digests(machine: Machine) -> frozenset[str]:
 def command(file: str, *, target: float | None, json_wanted: bool, **options: Any) -> None:  # noqa: ANN401  (click's options)
     """Compute how runs of a machine end and what they cost.
 
-    Odds of guards are in the columns `pass` and `fatal` of Guards, or given here. Exit code 0: good; 1: the probability of --target is not reached or something is
+    The odds of a guard's verdicts are in the columns `pass` and `fatal` of the table Guards, or in --pass and --fatal. Exit code 0: good; 1: the probability of --target is not reached or something is
     UNKNOWN; 2: wrong usage.
     """
     try:

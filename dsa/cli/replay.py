@@ -167,7 +167,7 @@ def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
         try:
             entries = load_story(text)
         except (ValueError, KeyError, TypeError) as fault:
-            raise CommandExit(f"{name} begins like a run's story, but is not one", EXIT_UNREADABLE) from fault
+            raise CommandExit(f"{name} begins like a recorded run, but is not one", EXIT_UNREADABLE) from fault
         return _against(name, entries, file, None, json_wanted=json_wanted)
     return replay_trace((file,), name, json_wanted=json_wanted)
 

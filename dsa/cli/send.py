@@ -69,7 +69,7 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
     "--answers",
     "key",
     metavar="KEY",
-    help="Take EVENT as the answer of the effect with this KEY, if it is in doubt: nobody knows whether it happened. `dsa show` prints the whole command for each answer that is possible.",
+    help="Take EVENT as the answer of the effect with this KEY, which is in doubt: nobody knows whether the effect happened. `dsa show` prints the whole command for each answer that is possible.",
 )
 @click.option(
     "--take",

@@ -84,7 +84,9 @@ class KernelVerdict:
 @click.argument("certificate")
 @click.argument("file", required=False)
 @click.option(
-    "--allow-missing", is_flag=True, help="Exit with 0 even if something that FILE requires or declares is not claimed."
+    "--allow-missing",
+    is_flag=True,
+    help="Exit with 0 even if the certificate says nothing about a property of FILE, or about a condition that all machines must satisfy.",
 )
 @json_option
 def command(certificate: str, file: str | None, *, allow_missing: bool, json_wanted: bool) -> None:

@@ -181,7 +181,7 @@ def condition(cell: Cell, findings: Findings) -> tuple[bool, Expr] | None:
             return False, parser.expression()
         if parser.next.kind == "end":
             return True, TRUE
-        parser.expect("and", "'else' is the whole cell, or comes first: else and CONDITION")
+        parser.expect("and", "write 'else' alone, or 'else and CONDITION'")
         rest = parser.conjunction()
         if parser.at("or"):
             parser.fail("'else' is joined by 'and' only", "put the rest in parentheses: else and (A or B)")

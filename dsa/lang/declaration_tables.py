@@ -443,8 +443,8 @@ def _number_outstanding(
     for values in _valuations(parameters) if findings.count == before else ():
         number = expr.evaluate(value, values)
         if isinstance(number, int) and number < 1:
-            message = f"at least one must be allowed, and this is {number}" + _at(values)
-            findings.error("DSA205", message, cell.span(), "leave the cell empty for one at a time")
+            message = f"the effect must be allowed at least once at a time, but this is {number}" + _at(values)
+            findings.error("DSA205", message, cell.span(), "leave the cell empty to allow one at a time")
             break
     return value if findings.count == before else None
 

@@ -34,7 +34,9 @@ def type_of(domain: expr.Domain) -> Type:
 def show_type(kind: Type) -> str:
     """Return a type in words."""
     words = {"bool": "a condition", "int": "a number"}
-    return words[kind] if isinstance(kind, str) else f"one of {{{', '.join(kind)}}}"
+    if isinstance(kind, str):
+        return words[kind]
+    return f"the value {kind[0]}" if len(kind) == 1 else f"one of {{{', '.join(kind)}}}"
 
 
 def _never_equal(this: Type, other: Type) -> str:
@@ -166,7 +168,9 @@ class Resolver:
             is_order = sign not in {"==", "!="}
             for side, kind in ((node.first if not rest else None, left), (operand, right)):
                 if is_order and side is not None and kind not in {None, "int"}:
-                    self._wrong(side, f"'{sign}' compares numbers, but this is {show_type(kind or '')}")
+                    self._wrong(
+                        side, f"'{sign}' compares numbers, but this is not a number: it is {show_type(kind or '')}"
+                    )
             if not is_order and left is not None and right is not None and not agree(left, right):
                 self._wrong(operand, _never_equal(right, left), _choices(left))
             rest.append((sign, result))

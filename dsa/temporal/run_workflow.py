@@ -324,7 +324,9 @@ def change_from(here: Execution, change: Json) -> tuple[Machine, ChangeEntry]:
         raise StoreError(f"run {here.start.run} continued while its change was judged: try again")
     ahead = attrs.evolve(continuation_of(here), story={})
     if here.calls.is_too_long({**change["start"], "continuation": attrs.asdict(ahead)}):
-        raise StoreError(f"run {here.start.run} needs too much of its earlier story: {payloads.TOO_LONG}")
+        raise StoreError(
+            f"run {here.start.run} cannot be changed: the part of its ledger that it needs is too long: {payloads.TOO_LONG}"
+        )
     return spelled_like(now[0], here.run.machine), entry
 
 
@@ -524,7 +526,7 @@ class RunWorkflow:
             del here.answers[message_id]
             if not answer.done():
                 raise ApplicationError(
-                    f"run {here.start.run} came to rest before it took '{name}'", type="NotTakenError"
+                    f"run {here.start.run} came to rest before it took the event '{name}'", type="NotTakenError"
                 )
             return payloads.outcome_to_json(here.run.machine, answer.result())
 

@@ -45,7 +45,10 @@ def test_tla_configuration_never_overwrites_the_source_a_folder_or_the_module():
     refused = {
         ("d.cfg", "d.tla"): "d.cfg is the file that is read",
         ("dual_state", "folder.tla"): "-o folder.tla and beside it folder.cfg: that is a folder",
-        ("dual_state", "new.cfg"): "-o new.cfg: TLC's configuration is written there; name the module new.tla",
+        (
+            "dual_state",
+            "new.cfg",
+        ): "-o new.cfg: TLC's configuration gets this name; write the module to another file: -o new.tla",
     }
     for (file, output), said in refused.items():
         done = dsa("export", file, "--to", "tla", "-o", output)

@@ -1,5 +1,7 @@
 """Names of both a value of an enumeration and a state, event or effect: which one is meant."""
 
+import re
+
 import pytest
 from each_row import each_row
 
@@ -83,11 +85,8 @@ def test_name_is_a_value_when_compared_with_an_enumeration(claim, names):
 @pytest.mark.parametrize("claim", ["always seen == look", "always none == look", "possible seen in {pay}"])
 def test_value_that_the_other_side_lacks_is_reported_as_a_value(claim):
     (found,) = reading(claim=claim).diagnostics
-    assert (found.code, "one of {" in found.message, "compared with one of {" in found.message) == (
-        "DSA204",
-        True,
-        True,
-    )
+    assert found.code == "DSA204"
+    assert re.search(r"this is the value \w+, and it is compared with (the value |one of \{)", found.message)
 
 
 def test_ambiguous_names_are_unchanged_after_writing_and_reading():
