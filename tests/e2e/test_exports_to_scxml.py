@@ -49,7 +49,7 @@ def run_scxml(
 
 @pytest.mark.parametrize("name", [name for name in ALL if not has_timers(ALL[name])])
 def test_scxml_loader_agrees_with_step(name):
-    for machine, occurrences in walks_of(ALL[name], seeds=sample_size(3, full=5), count=25):
+    for machine, occurrences in walks_of(ALL[name], seeds=sample_size(2, full=5), count=25):
         got = run_scxml(machine, occurrences)
         for occurrence, (here, effects), answer in zip(
             occurrences, expected_of(machine, occurrences), got, strict=True

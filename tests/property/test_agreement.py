@@ -43,7 +43,7 @@ def as_step_says(compiled, configuration, occurrence):
     return Taken(after, move.row, move.effects, move.cancelled)
 
 
-@settings(max_examples=sample_size(100, full=300), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(60, full=300), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_compiled_step_agrees_with_the_reference(data):
     machine = data.draw(machines(claims=False) | crowded_machines() | family_machines())
@@ -82,7 +82,7 @@ def reference_agrees_with_the_rulebook(machine, data):
             event(expected)
 
 
-@settings(max_examples=sample_size(40, full=100), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(24, full=100), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_reference_agrees_with_the_rulebook(data):
     reference_agrees_with_the_rulebook(data.draw(machines(claims=False) | crowded_machines() | family_machines()), data)
@@ -134,7 +134,7 @@ def test_shipped_machines_agree_on_random_walks(name, count):
 def test_random_machines_meet_every_reason_of_refusal():
     met = set()
 
-    @settings(max_examples=sample_size(25, full=50), deadline=None, database=None, suppress_health_check=SLOW)
+    @settings(max_examples=sample_size(15, full=50), deadline=None, database=None, suppress_health_check=SLOW)
     @given(st.data())
     def search(data):
         machine = data.draw(machines(claims=False))

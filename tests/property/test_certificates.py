@@ -122,7 +122,7 @@ def property_agrees(machine, form, text, at):
         accepts(text, kernel_claim(form) | {"at": at}, is_true=verdict == "HOLDS")
 
 
-@settings(max_examples=sample_size(20, full=60), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(12, full=60), deadline=None, suppress_health_check=SLOW)
 @given(machines() | crowded_machines(claims=3))
 def test_kernel_agrees_on_any_machine(machine):
     event(agree(machine))

@@ -10,7 +10,7 @@ from sample_sizes import sample_size
 
 from dsa.docs.pages import Library, MarkedText, draft, read_markers
 
-SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=sample_size(80, full=300))
+SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=sample_size(48, full=300))
 END = "<!-- /dsa -->"
 
 LIBRARY = Library()  # of shipped documents alone, which do not change

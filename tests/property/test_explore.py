@@ -91,7 +91,7 @@ WAYS: dict[str, Way] = {
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@settings(deadline=None, max_examples=sample_size(25, full=60), suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=sample_size(15, full=60), suppress_health_check=SLOW)
 @given(machine=machines(claims=False) | crowded_machines() | family_machines())
 def test_exploration_agrees_with_the_reference(way: Way, machine: Machine):
     engine, there = way
@@ -131,7 +131,7 @@ def pairs(refused: dict[tuple[object, ...], int]) -> Iterator[tuple[object, obje
             yield from ((one, other) for one in rows for other in rows if one is not other)
 
 
-@settings(deadline=None, max_examples=sample_size(25, full=60), suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=sample_size(15, full=60), suppress_health_check=SLOW)
 @given(machine=machines(claims=False) | crowded_machines() | family_machines())
 def test_trace_that_takes_a_row_is_a_shortest_one(machine: Machine):
     expected = plainly(machine)

@@ -30,7 +30,7 @@ def agree(written, spelled):
     assert loads(dumps(spell_out(one))) == one
 
 
-@settings(max_examples=sample_size(40, full=300), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(24, full=300), deadline=None, suppress_health_check=SLOW)
 @given(family_documents())
 def test_document_with_families_means_the_same_as_its_expanded_rows(documents):
     agree(*documents)

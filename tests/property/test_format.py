@@ -12,7 +12,7 @@ from dsa.lang import format_document, loads, read_machine
 from dsa.lang.cells import COLUMNS
 from dsa.lang.markdown import read, split_row
 
-SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=sample_size(80, full=300))
+SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=sample_size(48, full=300))
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 pieces = st.sampled_from(
@@ -130,7 +130,7 @@ def github_rows(text):
     return rows
 
 
-@settings(deadline=None, max_examples=sample_size(150, full=600))
+@settings(deadline=None, max_examples=sample_size(90, full=600))
 @given(st.lists(lines, min_size=1, max_size=4), st.integers(1, 3), ends, st.booleans())
 def test_cells_are_split_as_on_github(body, count, end, has_pipes):
     # A heading ends the section that is looked at.
@@ -151,7 +151,7 @@ def test_cells_are_split_as_on_github(body, count, end, has_pipes):
 
 
 @given(lines)
-@settings(deadline=None, max_examples=sample_size(80, full=300))
+@settings(deadline=None, max_examples=sample_size(48, full=300))
 def test_every_character_outside_the_pipes_is_in_some_cell(line):
     cells = split_row(line, "m.md", 1)
     whole = "".join(cell.text for cell in cells)

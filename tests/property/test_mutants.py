@@ -63,7 +63,7 @@ def told_apart(one: Machine, other: Machine) -> bool | None:
     return False
 
 
-@settings(max_examples=sample_size(40, full=120), deadline=None)
+@settings(max_examples=sample_size(24, full=120), deadline=None)
 @given(st.data())
 def test_differences_are_found_exactly_where_a_mutant_behaves_differently(data: st.DataObject) -> None:
     machine = data.draw(machines(claims=False) | crowded_machines() | family_machines())
@@ -80,7 +80,7 @@ def test_differences_are_found_exactly_where_a_mutant_behaves_differently(data: 
     assert any(hit is not None for hit in found.hits) == expected
 
 
-@settings(max_examples=sample_size(30, full=60), deadline=None)
+@settings(max_examples=sample_size(18, full=60), deadline=None)
 @given(machines(claims=False) | crowded_machines())
 def test_mutants_differ_from_the_machine_and_from_each_other(machine: Machine) -> None:
     every = [mutant.machine for mutant in row_mutants(machine)]

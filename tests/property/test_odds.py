@@ -113,7 +113,7 @@ def agrees(machine, passes):
     return len(ended) > 1
 
 
-@settings(max_examples=sample_size(30, full=60), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(18, full=60), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_odds_are_those_of_walking_the_machine(data):
     machine = without_odds(data.draw(machines(claims=False) | crowded_machines() | family_machines()))

@@ -192,7 +192,7 @@ def test_order_of_answers_is_the_same_after_a_kill(tree, lives, seed):
 
 @pytest.mark.full
 @given(WITHOUT_RACES | WITH_RACES, LIVES, st.integers(0, 2**32))
-@settings(deadline=None, max_examples=sample_size(250, full=1_000))
+@settings(deadline=None, max_examples=sample_size(150, full=1_000))
 def test_result_and_order_survive_kills_of_many_policies(tree, lives, seed):
     if "race" not in repr(tree):
         same_result(tree, lives, seed)

@@ -54,7 +54,7 @@ BESIDE = "(Its text is left out: it is too long.) (99 earlier attempts are left 
 
 
 @given(contexts(), TEMPLATES, st.integers(1, 900), st.sampled_from(sorted(COUNTERS)))
-@settings(max_examples=sample_size(120, full=400))
+@settings(max_examples=sample_size(72, full=400))
 def test_prompt_keeps_to_its_budget_or_is_an_error(context, template, tokens, counter):
     count = COUNTERS[counter]
     prompt = rendered(context, template, TokenBudget(tokens, count))
@@ -75,7 +75,7 @@ def test_prompt_keeps_to_its_budget_or_is_an_error(context, template, tokens, co
 
 
 @given(contexts(), TEMPLATES, st.integers(1, 900))
-@settings(max_examples=sample_size(60, full=200))
+@settings(max_examples=sample_size(36, full=200))
 def test_oldest_attempts_are_left_out_first_and_counted(context, template, tokens):
     prompt = rendered(context, template, TokenBudget(tokens))
     if isinstance(prompt, GenerationError):

@@ -39,7 +39,7 @@ from dsa.system import closed_system
 from dsa.testing import strategies
 from dsa.testing.strategies import label, one_in, skeletons
 
-MANY = settings(max_examples=sample_size(30, full=60), deadline=None)
+MANY = settings(max_examples=sample_size(18, full=60), deadline=None)
 LIMITS = SearchLimits(100_000)
 
 
@@ -105,13 +105,13 @@ def restless_machines(draw: st.DrawFn) -> Machine:
     return attrs.evolve(machine, properties=tuple(claim() for _ in range(8)))
 
 
-@settings(max_examples=sample_size(30, full=50), deadline=None)
+@settings(max_examples=sample_size(18, full=50), deadline=None)
 @given(machine=restless_machines(), is_counted=st.booleans())
 def test_leads_to_agrees_with_the_oracle(machine: Machine, *, is_counted: bool) -> None:
     compare(machine, is_counted=is_counted)
 
 
-@settings(max_examples=sample_size(40, full=100), deadline=None)
+@settings(max_examples=sample_size(24, full=100), deadline=None)
 @given(claimed_machines() | crowded_machines(claims=6) | family_machines())
 def test_further_counterexamples_are_real_and_take_other_rows(machine: Machine) -> None:
     forms = [claim.form for claim in machine.properties if isinstance(claim.form, naive.TRACED)]

@@ -85,7 +85,7 @@ def require_told(machine, ledger):
     return False
 
 
-@settings(max_examples=sample_size(25, full=40), phases=(Phase.generate,), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(15, full=40), phases=(Phase.generate,), deadline=None, suppress_health_check=SLOW)
 @given(machines(claims=False), st.integers(0, 2**32), LIVES)
 def test_run_of_any_machine_can_be_shown_and_becomes_a_scenario(machine, seed, crashes):
     _, ledger = lived(machine, seed, crashes)

@@ -77,7 +77,7 @@ def require_safe(machine, seed, crashes):
     return doubts
 
 
-@settings(max_examples=sample_size(30, full=60), phases=(Phase.generate,), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(18, full=60), phases=(Phase.generate,), deadline=None, suppress_health_check=SLOW)
 @given(machines(claims=False), st.integers(0, 2**32), LIVES)
 def test_run_of_any_machine_survives_crashes(machine, seed, crashes):
     require_safe(machine, seed, crashes)

@@ -150,7 +150,7 @@ def require_same(machine, run, chance, times=12):
     return seen
 
 
-@settings(max_examples=sample_size(40, full=100), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(24, full=100), deadline=None, suppress_health_check=SLOW)
 @given(st.data(), st.integers(0, 2**32))
 def test_replay_agrees_with_the_plain_fold_on_any_ledger_right_or_damaged(data, seed):
     machine, chance = data.draw(machines(claims=False)), random.Random(seed)

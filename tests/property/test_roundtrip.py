@@ -24,7 +24,7 @@ LARGE = settings(
 )
 
 
-@settings(LARGE, max_examples=sample_size(30, full=60))
+@settings(LARGE, max_examples=sample_size(18, full=60))
 @given(machines() | crowded_machines(claims=2))
 def test_machine_is_the_same_after_writing_and_reading(machine):
     text = dumps(machine)
@@ -80,7 +80,7 @@ def moments(machine):
     return kinds | {effect.name: "effect" for effect in machine.effects}
 
 
-@settings(LARGE, max_examples=sample_size(50, full=150))
+@settings(LARGE, max_examples=sample_size(30, full=150))
 @given(st.data())
 def test_expression_is_the_same_after_writing_and_reading(data):
     skeleton = data.draw(skeletons())
@@ -99,7 +99,7 @@ def as_python(text: str) -> str:
     return text.replace("true", "True").replace("false", "False")
 
 
-@settings(LARGE, max_examples=sample_size(40, full=100))
+@settings(LARGE, max_examples=sample_size(24, full=100))
 @given(st.data())
 def test_written_number_means_what_python_says(data):
     """Expressions are a subset of Python's, so Python itself is the reference for precedence and chaining; it counts with a list."""

@@ -36,7 +36,7 @@ class World:
         self.effects.pop(key, None)
 
 
-@settings(max_examples=sample_size(60, full=200), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(36, full=200), deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_run_is_the_fold_of_step_and_its_commands_update_the_world(data):
     machine = data.draw(machines(claims=False))

@@ -56,7 +56,7 @@ def lockstep(data, machine):
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
-@settings(SLOW, max_examples=sample_size(25, full=40))
+@settings(SLOW, max_examples=sample_size(15, full=40))
 @given(st.data())
 def test_statechart_agrees_on_random_machines(data):
     lockstep(data, data.draw(machines(claims=False) | crowded_machines() | family_machines()))
@@ -103,7 +103,7 @@ def _is_likely(machine, here: Configuration, source, event) -> bool:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_statechart_agrees_on_random_walks_of_a_shipped_machine(name):
     # A chart that has ended is built anew, which takes 30 ms there.
-    count = 100 if name in LARGE_HERE else sample_size(300, full=2_000)
+    count = 100 if name in LARGE_HERE else sample_size(180, full=2_000)
     assert walk(SHIPPED[name], seed=1, count=count) > count // 4
 
 
@@ -117,7 +117,7 @@ def test_statechart_agrees_on_100_000_random_occurrences(name):
     "name", [pytest.param(name, marks=[pytest.mark.full] if name in WHOLE_IN_FULL else []) for name in ALL]
 )
 def test_statechart_agrees_in_every_configuration_of_every_machine_here(name):
-    agree_everywhere(ALL[name], max_states=sample_size(300, full=2_000))
+    agree_everywhere(ALL[name], max_states=sample_size(180, full=2_000))
 
 
 def agree_everywhere(machine, max_states):

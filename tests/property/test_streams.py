@@ -18,8 +18,8 @@ from dsa.runtime.speech import split_speech
 from dsa.text import is_unicode
 
 NAMES = ("get_weather", "search", "now")
-BRIEF = settings(deadline=None, max_examples=sample_size(18, full=40))
-LONG = settings(deadline=None, max_examples=sample_size(50, full=500), suppress_health_check=list(HealthCheck))
+BRIEF = settings(deadline=None, max_examples=sample_size(12, full=40))
+LONG = settings(deadline=None, max_examples=sample_size(30, full=500), suppress_health_check=list(HealthCheck))
 
 TEXTS = strategies.text(strategies.sampled_from("ab{}[]\"'\\:, \n\té\U0001f600</>`"), max_size=12)
 VALUES = strategies.recursive(
@@ -378,7 +378,7 @@ SAID = strategies.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(deadline=None, max_examples=sample_size(60, full=400))
+@settings(deadline=None, max_examples=sample_size(36, full=400))
 @given(text=SAID, data=strategies.data())
 def test_text_gives_the_same_result_however_it_is_cut(text, data):
     whole = reconcile_stream([chunk({"content": text}), finished("stop")], TOOLS)

@@ -18,7 +18,7 @@ from dsa.semantics import Configuration, Occurrence, Refusal, Taken, pending_val
 from dsa.system import System, after, at_location, at_start, closed_system, counter, location_of
 from dsa.testing.strategies import machines
 
-MANY = settings(max_examples=sample_size(50, full=150), deadline=None)
+MANY = settings(max_examples=sample_size(30, full=150), deadline=None)
 
 
 @st.composite

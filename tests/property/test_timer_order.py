@@ -40,7 +40,7 @@ def duration(machine: Machine, timer) -> int:
     return machine.rows_from[timer][0].duration_ms
 
 
-@settings(max_examples=sample_size(50, full=150), deadline=None)
+@settings(max_examples=sample_size(30, full=150), deadline=None)
 @given(timed_machines(), st.data())
 def test_timer_precedence_is_what_the_rule_says_of_the_whole_run(machine: Machine, data) -> None:
     here, begun = start(machine), dict.fromkeys(machine.armed_timers(start(machine).state), 0)
@@ -60,7 +60,7 @@ def test_timer_precedence_is_what_the_rule_says_of_the_whole_run(machine: Machin
         here = taken.configuration
 
 
-@settings(max_examples=sample_size(60, full=200), deadline=None)
+@settings(max_examples=sample_size(36, full=200), deadline=None)
 @given(timed_machines(), st.data())
 def test_timer_fired_in_order_of_deadlines_is_never_early(machine: Machine, data) -> None:
     """The clock is read late, stops, is put back (then the earlier reading counts), and is not read for days."""

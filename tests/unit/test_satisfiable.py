@@ -113,7 +113,7 @@ TEXTS = st.recursive(PARTS, lambda inner: st.builds("({} {} {})".format, inner, 
                      | st.builds("count({}, {}, {}) {} {}".format, inner, inner, inner, st.sampled_from(["<", "==", ">="]), st.sampled_from(["1", "2", "y"])), max_leaves=8)  # fmt: skip
 
 
-@settings(max_examples=sample_size(60, full=150), deadline=None)
+@settings(max_examples=sample_size(36, full=150), deadline=None)
 @given(TEXTS)
 def test_satisfiability_agrees_with_trying_all_values(text):
     node = read(text)

@@ -28,10 +28,10 @@ def test_first_enabled_arrow_is_the_row_that_step_takes(machine: Machine) -> Non
     arrows_agree(machine)
 
 
-@settings(max_examples=sample_size(25, full=200), deadline=None)
+@settings(max_examples=sample_size(15, full=200), deadline=None)
 @given(crowded_machines())
 def test_arrows_agree_where_several_of_an_effect_are_outstanding(machine: Machine) -> None:
-    arrows_agree(machine, sample_size(30, full=200))
+    arrows_agree(machine, sample_size(18, full=200))
 
 
 def arrows_agree(machine: Machine, most: int = 200) -> None:

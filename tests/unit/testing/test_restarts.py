@@ -96,7 +96,7 @@ def test_run_is_restored_from_its_ledger_at_any_point(name, monkeypatch):
     machine = SHIPPED[name]
     monkeypatch.setattr(Watched, "seen", [], raising=False)
     test = state_machine_test(
-        machine, lambda: Watched(machine), settings=settings(STEADY, max_examples=sample_size(25, full=40))
+        machine, lambda: Watched(machine), settings=settings(STEADY, max_examples=sample_size(15, full=40))
     )
     assert run_walks(test).rows == graph_of(machine).rows
     assert len(Watched.seen) > 40
@@ -135,7 +135,7 @@ def test_implementation_without_restart_is_never_restarted():
     run_walks(state_machine_test(MACHINE, lambda: SteppedMachine(MACHINE), settings=settings(STEADY, max_examples=10)))
 
 
-@settings(max_examples=sample_size(30, full=60), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sample_size(18, full=60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(machines(claims=False), st.data())
 def test_any_run_of_any_machine_is_restored(machine, data):
     try:

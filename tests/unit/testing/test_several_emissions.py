@@ -62,7 +62,7 @@ STEADY = settings(
     DEFAULT,
     derandomize=True,
     database=None,
-    max_examples=sample_size(25, full=60),
+    max_examples=sample_size(15, full=60),
     phases=[p for p in Phase if p is not Phase.explain],
 )
 

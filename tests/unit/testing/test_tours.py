@@ -77,7 +77,7 @@ def test_rows_taken_before_are_left_out():
     assert taken(machine, [test])[1] == {0, 1, 4}
 
 
-@settings(max_examples=sample_size(30, full=60), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=sample_size(18, full=60), deadline=None, suppress_health_check=SLOW)
 @given(machines(claims=False))
 def test_tour_of_any_machine_takes_every_transition_that_exploration_finds(machine):
     try:

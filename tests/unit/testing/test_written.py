@@ -18,7 +18,7 @@ def test_line_is_read_as_in_a_scenario():
     assert read_test(load("dual_state"), " specification;artifact ; verdict g.failed; ") == test
 
 
-@settings(max_examples=sample_size(30, full=60), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sample_size(18, full=60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(machines(claims=False))
 def test_any_test_of_any_machine_is_read_back_unchanged(machine):
     try:

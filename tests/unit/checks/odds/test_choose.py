@@ -18,7 +18,7 @@ def both(chain, worth=None, *, gains=True):
 
 
 @settings(
-    max_examples=sample_size(80, full=300),
+    max_examples=sample_size(48, full=300),
     deadline=None,
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large),
 )

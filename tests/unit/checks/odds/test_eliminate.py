@@ -19,7 +19,7 @@ def decimals(rows, leaving):
     return [{node: Decimal(p) for node, p in row.items()} for row in rows], list(map(Decimal, leaving))
 
 
-@settings(max_examples=sample_size(30, full=60), deadline=None)
+@settings(max_examples=sample_size(18, full=60), deadline=None)
 @given(st.integers(1, 12), st.data())
 def test_both_systems_match_a_linear_solver(size, data):
     numpy = pytest.importorskip("numpy")
