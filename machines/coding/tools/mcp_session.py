@@ -10,6 +10,7 @@ import functools
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 from collections import deque
@@ -178,6 +179,8 @@ for _name in ("mcp", "client"):  # errors report a server's faults; without a ha
 _MOST_PAGES, _MOST_LISTED, _MOST_GARBLED = 100, 10_000, 100
 _LONGEST_MESSAGE = 1_000
 _TOO_DEEP = f"nested more than {MOST_LEVELS} levels deep"
+#: A text in JSON, and all bytes that are not brackets.
+_STRING, _NO_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"'), bytes(set(range(256)) - set(b"[]{}"))
 _US = ("dual-state-agents", "0.1")
 
 
@@ -474,25 +477,22 @@ def _message(line: bytes) -> "types.JSONRPCMessage | None":
     """Return the message in a line, or None. Raises DsaError for one that is nested too deep."""
     from mcp import types
 
+    _require_levels(line)
     try:
-        data = json.loads(line)
-        _require_levels(data)
-        return types.jsonrpc_message_adapter.validate_python(data, by_name=False)
+        return types.jsonrpc_message_adapter.validate_python(json.loads(line), by_name=False)
     except ValueError:
         return None
-    except RecursionError:
-        raise DsaError(_TOO_DEEP) from None
 
 
-def _require_levels(value: Any) -> None:  # noqa: ANN401  # JSON of any kind
-    """Raise DsaError for a value that is nested too deep."""
-    level = [value]
-    for _ in range(MOST_LEVELS + 1):
-        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
-        level = [each for values in inner for each in values]
-        if not level:
-            return
-    raise DsaError(_TOO_DEEP)
+def _require_levels(line: bytes) -> None:
+    """Raise DsaError for a message that is nested too deep, before anything recursive reads it: there is no room for finalizers at the end of the stack."""
+    if line.count(b"[") + line.count(b"{") <= MOST_LEVELS:
+        return
+    level = 0
+    for bracket in _STRING.sub(b"", line).translate(None, _NO_BRACKETS):
+        level += 1 if bracket in b"[{" else -1
+        if level > MOST_LEVELS:
+            raise DsaError(_TOO_DEEP)
 
 
 def error_text(error: Exception) -> str:
