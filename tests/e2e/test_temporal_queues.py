@@ -8,12 +8,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import attrs
+import forked
 import pytest
 from temporal_commands import ORDER, until
 from temporal_server import MISSING, server, temporal_program
@@ -39,14 +39,7 @@ async def look(action, context):
 effects = {"look": look}
 """
 
-
-#: `dsa`, but a sender of an event learns at once, and not after 2 s, what the command waits for.
-PROGRAM = """from dsa.cli import send
-from dsa.cli.main import main
-
-send._LONG_S = 0.0
-main()
-"""
+PROGRAM = str(Path(__file__).parent.parent / "impatient_program.py")
 
 
 @attrs.frozen
@@ -60,8 +53,8 @@ class Place:
 
 def command(*words: str, folder: Path, where: str) -> "subprocess.Popen[str]":
     how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    line = [sys.executable, "-c", PROGRAM, *words, "--runs", where]
+    environment = os.environ | forked.variables(forked.TEMPORAL)
+    line = [*forked.SCRIPT, PROGRAM, *words, "--runs", where]
     return subprocess.Popen(line, cwd=folder, text=True, env=environment, **how)
 
 

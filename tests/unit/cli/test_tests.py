@@ -77,11 +77,11 @@ def test_written_tests_run_in_pytest_and_find_faults(dsa, tmp_path):
     wrong = written.replace("ReplayedMachine(MACHINE)", 'ReplayedMachine(dsa.load("broken.md"))')
     (tmp_path / "test_wrong.py").write_text(wrong)
     (tmp_path / "broken.md").write_text(DOOR.replace("ring", "knock"))
-    complete = dsa("dual_state", "--complete", "--extra", "1", "--param", "rmax=1", "-o", "test_complete.py")
-    assert "at most 1 more state than the table equals it at rmax = 1" in complete.stderr
+    complete = dsa("dual_state", "--complete", "--param", "rmax=1", "-o", "test_complete.py")
+    assert "at most 0 more states than the table equals it at rmax = 1" in complete.stderr
     written = (tmp_path / "test_complete.py").read_text()
     assert "MACHINE = dsa.load('dual_state').at({'rmax': 1})" in written
-    assert written.count("\nspecification") + written.count("\nartifact") + written.count("\nverdict") == 221
+    assert written.count("\nspecification") + written.count("\nartifact") + written.count("\nverdict") == 42
     (tmp_path / "two.md").write_text(AMBIGUOUS)
     assert dsa("two.md", "-o", "test_two.py").exit_code == 0
     assert dsa("door.md", "-o", "tour.md").exit_code == 0
@@ -93,8 +93,8 @@ def test_written_tests_run_in_pytest_and_find_faults(dsa, tmp_path):
     failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED ")]
     assert [line.startswith("FAILED test_wrong.py::") for line in failed] == [True, True]
     summary = done.stdout.splitlines()[-1]
-    # 1 + 221 + 1, walks in three files, and of tour.md its check and scenario
-    assert summary.partition(" in ")[0] == "2 failed, 228 passed"
+    # 1 + 42 + 1, walks in three files, and of tour.md its check and scenario
+    assert summary.partition(" in ")[0] == "2 failed, 49 passed"
 
 
 def test_observed_values_can_be_chosen(dsa):
