@@ -149,7 +149,7 @@ def require_in_order(machine, chance):
     return run
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
 @given(machines(claims=False), st.integers(0, 2**32))
 def test_run_of_any_machine_is_the_fold_of_its_ledger_whatever_its_policies_do(machine, seed):
     require_in_order(machine, random.Random(seed))

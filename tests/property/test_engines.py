@@ -109,7 +109,7 @@ def compare_random(engine: Engine, machine: Machine) -> None:
 
 
 @EACH_ENGINE
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=8)
 @given(machine=machines(claims=False) | crowded_machines() | family_machines())
 def test_engines_agree_on_random_machines(engine: Engine, machine: Machine):
     compare_random(engine, machine)
@@ -131,7 +131,7 @@ def compare_asked(engine: Engine, machine: Machine) -> None:
 
 
 @EACH_ENGINE
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=8)
 @given(machine=machines() | crowded_machines(claims=2) | family_machines())
 def test_engines_agree_on_the_questions_of_properties(engine: Engine, machine: Machine):
     compare_asked(engine, machine)
@@ -145,7 +145,7 @@ def test_engines_agree_on_the_questions_of_many_properties(engine: Engine, machi
     compare_asked(engine, machine)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=8)
 @given(machine=machines(claims=False) | crowded_machines() | family_machines())
 def test_compiled_engine_agrees_when_the_domain_is_too_large_for_a_bitmap(machine: Machine):
     unused = Variable("unused", "environment", RangeDomain(Integer(-5), Integer(10**12)), Integer(0))

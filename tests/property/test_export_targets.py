@@ -12,7 +12,7 @@ LARGE = settings(
 )
 
 
-@settings(LARGE, max_examples=25)
+@settings(LARGE, max_examples=15)
 @given(machines() | crowded_machines(claims=2))
 def test_every_machine_is_exported_to_every_tool_or_refused_with_a_reason(machine):
     for tool in ("promela", "tla", "prism", "scxml", "xstate"):

@@ -126,7 +126,7 @@ def test_odds_of_mutants_are_those_of_walking_them(base):
     assert sum(compared) >= 30
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(1, 4), st.floats(0.05, 0.95), st.floats(0, 0.3), st.integers(0, 6))
 def test_success_grows_with_the_retry_bound_up_to_the_ceiling(n, p, q, rmax):
     q = min(q, 1 - p)
@@ -209,7 +209,7 @@ def test_storm_finds_the_same_odds_and_averages(form, n, rmax, p, q, tmp_path):
     assert ours == pytest.approx(precise, abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=(*SLOW, HealthCheck.function_scoped_fixture))
+@settings(max_examples=25, deadline=None, suppress_health_check=(*SLOW, HealthCheck.function_scoped_fixture))
 @given(drawn=chains(most_nodes=12))
 def test_storm_finds_the_same_exact_bounds_where_there_are_choices(drawn, tmp_path):
     stormpy = pytest.importorskip("stormpy", reason="stormpy is not installed: Storm has no say here")

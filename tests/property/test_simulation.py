@@ -164,7 +164,7 @@ def require_sound(machine, count):
 STEADY = settings(phases=(Phase.generate,), deadline=None, database=None, suppress_health_check=list(HealthCheck))
 
 
-@settings(STEADY, max_examples=25)
+@settings(STEADY, max_examples=15)
 @given(machines(claims=False))
 def test_no_oracle_is_violated_by_any_machine(machine):
     require_sound(machine, 8)
@@ -176,7 +176,7 @@ def in_line(machine):
     return attrs.evolve(machine, effects=tuple(effects))
 
 
-@settings(STEADY, max_examples=25)
+@settings(STEADY, max_examples=15)
 @given(crowded_machines().map(in_line))
 def test_no_oracle_is_violated_by_any_machine_with_several_emissions(machine):
     require_sound(machine, 8)
@@ -193,7 +193,7 @@ def asleep(machine):
     return attrs.evolve(machine, effects=tuple(effects))
 
 
-@settings(STEADY, max_examples=25)
+@settings(STEADY, max_examples=15)
 @given((machines(claims=False) | crowded_machines()).map(asleep))
 def test_no_oracle_is_violated_by_any_machine_that_sleeps(machine):
     assume(sleeping_effects(machine))
