@@ -225,6 +225,11 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
     reached_names = {name for e in explorations for state in e.states for name in machine.ancestry(state)}
     at = "; and with ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in explorations)))
     others = _other_values(explorations)
+    meant = (
+        "; if the {} is meant for other values of the parameters, explore them with dsa check " + others
+        if others
+        else ""
+    )
     where = f" (explored with {at}{'; no other values' if others else ''})" if at else ""
     refused_rows = {id(row) for e in explorations for row in _impossible_rows(e)}  # these are reported for what they do
     has_unhandled = any(_is_unhandled_answer(machine, each) for e in explorations for each in e.refusals)
@@ -238,7 +243,7 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
         if state.name not in reached_names and (state.parent is None or state.parent in reached_names):
             is_target = state.name in targets
             message = f"state '{state.name}' {'is not' if others and is_target else 'cannot be'} reached{where}"
-            hint = f"{first}write a row that leads here from a state that is reached, or delete the state{others if is_target else ''}"
+            hint = f"{first}write a row that leads here from a state that is reached, or delete the state{advice.format('state') if is_target else ''}"
             yield Diagnostic("DSA301", severity, message, place(state.span), hint)
     taken = frozenset[int]().union(*(exploration.rows for exploration in explorations))
     alive: set[Span | None] = {
@@ -250,7 +255,7 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
             continue  # a row with lists is dead when all that it stands for are, and is reported once
         if not possible and id(row) not in refused_rows and row.source in reached_names | {STAR}:
             message = f"the row from '{row.source}' on '{row.event}' to '{row.target}'{at_instance(row)} {'is not' if others else 'can never be'} taken{where}"
-            hint = f"{first}{_why_never(explorations, row)}{others}"
+            hint = f"{first}{_why_never(explorations, row)}{advice.format('row')}"
             yield Diagnostic("DSA302", severity, message, cell(row, "source"), hint)
             alive |= {row.span} - {None}
 
@@ -269,13 +274,12 @@ def _is_unhandled_answer(machine: Machine, witness: Witness) -> bool:
 
 
 def _other_values(explorations: Sequence[Exploration]) -> str:
-    """Return how to explore other values of the parameters, as the end of a hint; nothing if there are no others."""
+    """Return the option that explores other values of the parameters; "" if there are no others."""
     machine = explorations[0].machine
     every = every_valuation(machine, FEW_VALUATIONS)
     if every is not None and len(every) <= len(explorations):
         return ""
-    how = "--each-value explores all of them" if every is not None else "--param NAME=VALUE explores them"
-    return f"; if this is meant for other values of the parameters, dsa check {how}"
+    return "--each-value" if every is not None else "--param NAME=VALUE"
 
 
 def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:

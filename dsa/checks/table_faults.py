@@ -273,8 +273,8 @@ def counts_of_one(machine: Machine) -> tuple[Diagnostic, ...]:
         for node in walk(condition):
             match node:
                 case Count((Name(effect, "pending"),)) if effect in machine.numbered_effects:
-                    message = f"'count(pending {effect})' does not count how many '{effect}' are outstanding: 'pending {effect}' is one condition, so this is 0 or 1"
-                    hint = "the column 'at once' of Effects limits how many may be outstanding; to know how many are, count them in a variable"
+                    message = f"'count(pending {effect})' is only ever 0 or 1: count(..) counts true conditions, and 'pending {effect}' is one condition, however many '{effect}' are outstanding"
+                    hint = "the column 'at once' of Effects limits how many may be outstanding; to know the present number, count them in a variable"
                     warnings[span, effect] = Diagnostic("DSA213", "warning", message, span, hint)
                 case _:
                     pass

@@ -55,7 +55,7 @@ _TOOLS = ("promela", "tla", "prism", "scxml", "xstate", "statechart")
 @output_option
 @param_option("Set a parameter, such as rmax=1; repeatable.")
 def command(file: str, tool: str, output: Path | None, parameters: tuple[str, ...]) -> None:
-    """Write a machine for another tool, at its parameters' defaults or the values given.
+    """Write a machine in the format of another tool. Its parameters have their default values, or those given with --param.
 
     promela: SPIN. tla: TLA+, for TLC; with -o NAME.tla, NAME.cfg is written beside it. prism: Storm and PRISM. scxml: W3C SCXML. xstate:
     XState 5. statechart: a Python module with a python-statemachine class.

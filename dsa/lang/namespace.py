@@ -36,7 +36,7 @@ def show_type(kind: Type) -> str:
     words = {"bool": "a condition", "int": "a number"}
     if isinstance(kind, str):
         return words[kind]
-    return f"the value {kind[0]}" if len(kind) == 1 else f"one of {{{', '.join(kind)}}}"
+    return f"the value {kind[0]}" if len(kind) == 1 else f"a value of {{{', '.join(kind)}}}"
 
 
 def _never_equal(this: Type, other: Type) -> str:
