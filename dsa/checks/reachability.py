@@ -225,7 +225,7 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
     reached_names = {name for e in explorations for state in e.states for name in machine.ancestry(state)}
     at = "; and with ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in explorations)))
     others = _other_values(explorations)
-    meant = (
+    advice = (
         "; if the {} is meant for other values of the parameters, explore them with dsa check " + others
         if others
         else ""
