@@ -199,7 +199,7 @@ def _deadlock(exploration: Exploration, configuration: Configuration) -> Diagnos
     where = f", where {at}" if at else ""
     reach = _reach(exploration, configuration)
     message = f"deadlock: a run gets stuck in state '{state}'{where}: the state is not final, nothing is under way there, and no event is accepted; {reach}"
-    hint = "add a row for an event from outside; or emit an effect that has answers in a row that leads here; or give the state the kind 'final' or 'end when CONDITION'"
+    hint = "add a row for an event from outside; or, in a row that leads here, emit an effect that has answers; or give the state the kind 'final' or 'end when CONDITION'"
     return Diagnostic("DSA308", "error", message, place(machine.state_named[state].span), hint)
 
 

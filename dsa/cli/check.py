@@ -376,7 +376,7 @@ class _Options:
 @click.option(
     "--certificate",
     metavar="OUT",
-    help="Write a certificate of everything that HOLDS to OUT, for `dsa verify` to check.",
+    help="Write to OUT a certificate of everything that HOLDS; `dsa verify` checks it.",
 )
 @json_option
 @click.option("--sarif", "sarif_wanted", is_flag=True, help="Print one SARIF 2.1.0 log.")

@@ -37,7 +37,7 @@ from dsa.edge.processes import spread
     "--at-least",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
-    help="Exit with 1 if less than SHARE of the faults planted in rows are noticed, such as 0.95.",
+    help="Exit with 1 if less than SHARE (such as 0.95) of the faults planted in rows are noticed.",
 )
 @max_states_option(MAX_STATES, "exploration")
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after S seconds; the rest is not judged.")

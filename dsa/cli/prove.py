@@ -37,7 +37,7 @@ _WIDEST = 72
 @click.option(
     "--certificate",
     metavar="OUT",
-    help="Write a certificate of everything that is PROVED to OUT, for `dsa verify` to check.",
+    help="Write to OUT a certificate of everything that is PROVED; `dsa verify` checks it.",
 )
 @family_option()
 def command(

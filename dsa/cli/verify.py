@@ -93,8 +93,8 @@ def command(certificate: str, file: str | None, *, allow_missing: bool, json_wan
     """Check a certificate with the independent kernel: print the claims it accepts, and why it refuses others.
 
     The kernel (dsa/kernel.py, which can be copied out and run alone) trusts only the machine's tables in the certificate. With FILE, these must
-    be the tables of FILE. It then lists each property of FILE, and each condition that all machines must satisfy, as certified, refused or not claimed. `dsa run`
-    executes Python code that it generates from the table; with FILE, `dsa verify` generates this code as well and compares it with the table. Exit code 0: everything that is printed is certified; 1: something is not; 2: a file cannot be read.
+    be the tables of FILE. It then lists each property of FILE, and each condition that all machines must satisfy, as certified, refused or not claimed. With FILE,
+    the Python code that `dsa run` would execute is generated from the table as well, and compared with it. Exit code 0: everything that is printed is certified; 1: something is not; 2: a file cannot be read.
     """
     text = read_text(certificate)
     content, compare, required_claims = _content(certificate, text), needs_file, dict[What, str]()

@@ -21,8 +21,8 @@ from dsa.runs.runs import open_runs
 def command(files: tuple[str, ...], *, root: str, port: int, opens: bool) -> None:
     """Show machines and runs as pages in a browser on this computer. The printed address works in the first browser that opens it, and in no other.
 
-    A page is updated while its run goes on, and when its FILE is edited; the file is then checked again. Answer what a run asks, decide what is in doubt, and start
-    runs there. Only this computer can reach the pages. Ctrl-C ends the server; runs that it drives can be resumed.
+    A page is updated while its run goes on, and when its FILE is edited; the file is then checked again. On the pages you can answer what a run asks, settle effects in doubt
+    (nobody knows whether they happened), and start runs. Only this computer can reach the pages. Ctrl-C ends the server; runs that it drives can be resumed.
     """
     try:
         server = importlib.import_module("dsa.web.server")

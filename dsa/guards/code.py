@@ -225,7 +225,7 @@ def _require_names(option: str, names: tuple[str, ...], wild: str) -> None:
         if not all(part.isidentifier() for part in plain.split(".")):
             characters = "dots and *" if wild else "dots; a module stands for everything in it"
             raise ValueError(
-                f"'{name}' in {option} is not a name, and would forbid nothing: names have letters, digits, _ and {characters}; separate them by commas"
+                f"{option} lists forbidden names, but '{name}' is not a name, so it would never match: names have letters, digits, _ and {characters}; a comma separates two"
             )
 
 

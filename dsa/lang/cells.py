@@ -122,7 +122,7 @@ def _declared_member(cell: Cell, what: str, findings: Findings) -> WrittenName |
         choices = {str(index) for indices in cell.families.values() for index in indices}
         if name is None or not cell.families or index in choices:
             return None if name is None else WrittenName(name, cell.span())
-        message = f"'{index}' in '{cell.plain}' is not a family, and no family has this index"
+        message = f"'{index}' in '{cell.plain}' is neither a family nor a value of one"
         findings.error("DSA201", message, cell.span(), closest(index, [*cell.families, *choices]))
         return None
     findings.error("DSA203", f"'{cell.plain}' cannot name {what}", cell.span(), "the index comes last")

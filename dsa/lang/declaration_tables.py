@@ -101,7 +101,7 @@ def _indices(cell: Cell, findings: Findings) -> tuple[int | str, ...] | None:
     if not indices:
         findings.error(
             "DSA205",
-            f"the index {cell.plain} is empty",
+            f"this family has no values: {cell.plain} is empty",
             cell.span(),
             "the lower bound, which comes first, must not be greater than the upper one",
         )
@@ -109,7 +109,7 @@ def _indices(cell: Cell, findings: Findings) -> tuple[int | str, ...] | None:
         hint = "a family is for a few things; to count many, use a variable"
         findings.error("DSA205", f"a family has at most {MOST_INDICES} indices", cell.span(), hint)
     elif len(set(indices)) < len(indices):
-        findings.error("DSA202", "a value occurs twice in this index", cell.span())
+        findings.error("DSA202", f"a value occurs twice among the values {cell.plain} of this family", cell.span())
     else:
         return indices
     return None

@@ -68,7 +68,7 @@ _QUANTIFIERS = frozenset({"all", "any", "forall", "exists", "every", "some"})
 QUANTIFIERS = frozenset({"all", "any", "count"})
 #: It also begins a count directly before a parenthesis.
 _COUNT = "count"
-_COUNT_HINT = "write (count f: P) >= 2, where f is a family, or count(P, Q) >= 2, with no space before '('; P and Q are conditions"
+_COUNT_HINT = "write (count f: P) >= 2 for a family f, or count(P, Q) >= 2 for conditions P and Q, with no space after 'count' there"
 MAX_NAME = 200
 MAX_TERMS = 100
 #: A family has no more values either.

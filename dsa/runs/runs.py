@@ -90,7 +90,7 @@ def branch_of(stored_run: StoredRun, length: int, name: str) -> StoredRun:
     run, _ = replay_stored(branch)
     if len(run.ledger) > length:
         raise _branch_error(
-            f"entry {length + 1} of run {stored_run.run} belongs to the one before: it cannot be branched between them"
+            f"run {stored_run.run} cannot be branched between entries {length} and {length + 1}: they belong together"
         )
     if run.configuration.outstanding or unfinished_work(run).in_flight:
         raise _branch_error(

@@ -110,7 +110,8 @@ class ServerAddress:
             name, _, value = part.partition("=")
             if name not in {"queue", "store"} or name in options or not value:
                 raise DocumentError(
-                    address, f"after the ?, write queue=NAME or store=STORE, each at most once, not '{part}'"
+                    address,
+                    f"'{part}' may not stand after the ?: write queue=NAME or store=STORE there, each at most once",
                 )
             options[name] = value
         name = options.get("queue", "all")

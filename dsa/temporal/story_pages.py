@@ -176,5 +176,7 @@ async def _page(client: Client, workflow_id: str) -> Any:  # noqa: ANN401  (JSON
                 return (await client.data_converter.decode(inputs))[0]
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:
-            raise StoreError(f"page {workflow_id} of a story cannot be read: {error.message}") from error
+            raise StoreError(
+                f"a part of the run's record, in the workflow {workflow_id}, cannot be read: {error.message}"
+            ) from error
     raise StoreError(f"the server no longer has page {workflow_id} of a story")

@@ -293,9 +293,12 @@ def test_address_names_a_queue_and_a_store() -> None:
         assert ServerAddress.read(address.for_queue(address.queue)).for_queue("dsa-lab") == address.for_queue("dsa-lab")
     for options, fault in (
         ("?", "write temporal://HOST:PORT/NAMESPACE"),
-        ("?queue=", "after the ?, write queue=NAME or store=STORE, each at most once, not 'queue='"),
-        ("?queue=a&queue=b", "after the ?, write queue=NAME or store=STORE, each at most once, not 'queue=b'"),
-        ("?que=a", "after the ?, write queue=NAME or store=STORE, each at most once, not 'que=a'"),
+        ("?queue=", "'queue=' may not stand after the ?: write queue=NAME or store=STORE there, each at most once"),
+        (
+            "?queue=a&queue=b",
+            "'queue=b' may not stand after the ?: write queue=NAME or store=STORE there, each at most once",
+        ),
+        ("?que=a", "'que=a' may not stand after the ?: write queue=NAME or store=STORE there, each at most once"),
         ("?queue=a/b", "'a/b' is not the name of a queue"),
     ):
         with pytest.raises(DocumentError, match=re.escape(fault)) as raised:

@@ -104,7 +104,7 @@ def test_expanded_families_are_a_complete_document():
     [
         (
             "2..1",
-            "p=2..1: the index 2..1 is empty; the lower bound, which comes first, must not be greater than the upper one",
+            "p=2..1: this family has no values: 2..1 is empty; the lower bound, which comes first, must not be greater than the upper one",
         ),
         ("many", "p=many: expected a whole number, 0 or greater, but found 'many'"),
         ("", "p=: expected a whole number, 0 or greater, but nothing follows"),

@@ -137,7 +137,7 @@ def test_branch_is_refused_while_an_effect_is_under_way(kept):
 def test_branch_between_an_event_and_its_step_is_refused():
     whole, _ = recorded(["go"])
     length = len(whole.entries) - 1
-    with pytest.raises(DsaError, match=f"entry {length + 1} of run {OLD} belongs to the one before"):
+    with pytest.raises(DsaError, match=f"run {OLD} cannot be branched between entries {length} and {length + 1}"):
         branch_of(whole, length, NEW)
 
 
