@@ -196,5 +196,7 @@ def test_invalid_python_in_tests_of_the_user_is_a_fault_of_the_table(tmp_path, m
 
 def test_name_that_would_forbid_nothing_is_refused_with_its_line():
     row = Guard("g", kind="forbidden", options=(("imports", "os os"),), span=SPAN)
-    with pytest.raises(BindingError, match=r"m.md:7:3: guard g: imports lists forbidden names, but 'os os' is not a name"):
+    with pytest.raises(
+        BindingError, match=r"m.md:7:3: guard g: imports lists forbidden names, but 'os os' is not a name"
+    ):
         build_guard("g", machine(row))
