@@ -443,7 +443,7 @@ def _number_outstanding(
     for values in _valuations(parameters) if findings.count == before else ():
         number = expr.evaluate(value, values)
         if isinstance(number, int) and number < 1:
-            message = f"the effect must be allowed at least once at a time, but this is {number}" + _at(values)
+            message = f"this number must be at least 1, but it is {number}" + _at(values)
             findings.error("DSA205", message, cell.span(), "leave the cell empty to allow one at a time")
             break
     return value if findings.count == before else None
