@@ -21,6 +21,9 @@ from dsa.system import closed_system
 from dsa.testing import strategies
 from dsa.testing.strategies import skeletons
 
+LIMIT_S = 2  # what is not proved in time is UNKNOWN
+FULL_LIMIT_S = 20
+
 REASONS = {
     "determinism": "ambiguous",
     "domains": "out_of_domain",
@@ -38,8 +41,14 @@ def claimed_machines(draw: st.DrawFn, least: int = 4) -> Machine:
     return attrs.evolve(skeleton.machine, transitions=rows, properties=claims)
 
 
-def some_valuations(machine: Machine, most: int = 40) -> list[dict[str, Value]]:
+def most_states() -> int:
+    """Return how many states are explored at most at each valuation: beyond them the verdict is UNKNOWN."""
+    return sample_size(5_000, full=20_000)
+
+
+def some_valuations(machine: Machine) -> list[dict[str, Value]]:
     """Return values of the parameters: all when they are few, else those near the bounds."""
+    most = sample_size(12, full=40)
     few = every_valuation(machine, most)
     if few is not None:
         return list(few)
@@ -56,7 +65,7 @@ def some_valuations(machine: Machine, most: int = 40) -> list[dict[str, Value]]:
 
 
 def check_report(machine: Machine) -> ProofReport:
-    limit_s = sample_size(2, full=20)  # what is not proved in time is UNKNOWN
+    limit_s = sample_size(LIMIT_S, full=FULL_LIMIT_S)
     report = prove(machine, time_limit_s=limit_s, clock=time.perf_counter)
     # A proof must be right even if it is not reported because an obligation is open.
     proving = _Prover(machine, limit_s, time.perf_counter, lambda _claim: None)
@@ -75,7 +84,8 @@ def check_report(machine: Machine) -> ProofReport:
 
 def check_ranks(machine: Machine) -> None:
     """Ranks and strategies are right also where few values are explored instead."""
-    session = ProofSession(machine, lambda: False)
+    end = time.perf_counter() + sample_size(LIMIT_S, full=FULL_LIMIT_S)
+    session = ProofSession(machine, lambda: time.perf_counter() > end)
     for claim in machine.properties:
         form = claim.form
         if isinstance(form, LeadsTo):
@@ -88,7 +98,7 @@ def check_ranks(machine: Machine) -> None:
         event(f"{type(form).__name__} ranked: {evidence is not None}")
         for values in some_valuations(machine) if evidence else []:
             system = closed_system(machine.at(values))
-            assert judge_at(system, form, 20_000).verdict in {"HOLDS", "UNKNOWN"}, (form, values)
+            assert judge_at(system, form, most_states()).verdict in {"HOLDS", "UNKNOWN"}, (form, values)
 
 
 def check_obligations(report: ProofReport, there: Machine) -> None:
@@ -99,7 +109,7 @@ def check_obligations(report: ProofReport, there: Machine) -> None:
     assert inside or verdicts["start"] != "PROVED"
     if not inside:
         return
-    exploration = explore(there, max_states=20_000)
+    exploration = explore(there, max_states=most_states())
     outside = {e.name for e in there.events if e.origin == "outside"}
     for witness in exploration.refusals:
         reason = witness.refusal.reason
@@ -112,7 +122,7 @@ def check_obligations(report: ProofReport, there: Machine) -> None:
 def check_properties(report: ProofReport, there: Machine) -> None:
     proved = [proof.form for proof in report.properties if proof.verdict == "PROVED" and proof.form is not None]
     for form in proved:
-        found = judge_at(closed_system(there), form, 20_000)
+        found = judge_at(closed_system(there), form, most_states())
         assert found.verdict in {"HOLDS", "UNKNOWN"}, (form, there.constants, found)
 
 
