@@ -222,6 +222,17 @@ def test_leads_to_rests_on_ranks_promises_and_fairness(claim: str, verdict: str,
         assert proof.loop is not None
 
 
+def test_rank_proves_no_property_about_an_effects_failure() -> None:
+    """A failure stops the run where a rank falls with each answer; a row for the failure may end the wait."""
+    claim = "ask and busy leads to waiting even if think fails"
+    proof = one(ANSWERED, ASKING, claim)
+    assert proof.verdict == "VIOLATED"
+    assert proof.evidence is None
+    handled = one(ANSWERED, f"{ASKING}busy | think.failed | | | | waiting\n", claim)
+    assert handled.verdict == "UNKNOWN"
+    assert handled.how == "a property about an effect's failure is judged at given values: dsa check judges it"
+
+
 def test_loop_that_no_promise_ends_is_violated() -> None:
     rows = ASKING.replace(
         "busy    | answer | x < n | x += 1 | think | =", "busy    | answer | x < n |        | think | ="
