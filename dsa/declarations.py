@@ -77,7 +77,7 @@ def _forms(events: Collection[str]) -> str:
     """Return a hint with the reader's own events, where there are any."""
     names = sorted(event for event in events if not event.endswith(".failed")) or ["found", "asked"]
     one, other = names[0], names[-1]
-    return f"write {one}, {one}.part, {one}? or {one} since {other}, after 'all' for a list of them"
+    return f"write {one}, {one}.part, {one}? or {one} since {other}; put 'all' before any of these for a list"
 
 
 def _split(name: str, events: Collection[str]) -> tuple[str, tuple[str, ...]]:

@@ -19,7 +19,7 @@ A move is (what is true then: the event and its verdicts; the effect or timer be
 
 import contextlib, hashlib, itertools, json, math, re, sys
 
-__debug__ or sys.exit("refused: -O would drop every check")
+__debug__ or sys.exit("refused: Python's option -O would remove every check")
 
 
 # -- 1. numbers that are not known -------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ FAULT = "a fault is possible"
 def tables_in(text):
     """Return the rows of each table of a canonical document. Raises AssertionError for any other text."""
     title, *sections = re.split(r"\n+## ", text.strip("\n"))
-    assert re.fullmatch(r"# [^\n]*", title), "it is not a document: it does not begin with a heading"
+    assert re.fullmatch(r"# [^\n]*", title), "the machine is not a document, because it does not begin with a heading"
     tables = {}
     for section in sections:
         name, *lines = section.split("\n")
@@ -274,7 +274,9 @@ def tables_in(text):
         header, dashes, *rows = ([cell.strip(" ") for cell in line[1:-1].split("|")] for line in lines)
         first, *others = COLUMNS[name]
         assert header[0] == first and set(header[1:]) <= set(others) and len({*header}) == len(header), name
-        assert all(re.fullmatch("-+", cell) for cell in dashes) and len(dashes) == len(header), f"{name} has no line"
+        assert all(re.fullmatch("-+", cell) for cell in dashes) and len(dashes) == len(header), (
+            f"the table {name} needs a line of dashes below its header"
+        )
         tables[name] = [dict(zip(header, row, strict=True)) for row in rows]
         names = [row[first] for row in tables[name]]
         assert all(names), f"a row of {name} has no name"
@@ -301,13 +303,15 @@ class Tables:
         self.verdicts = {
             g: cell.split(", ") if cell else [*VERDICTS] for g, cell in column("Guards", "verdicts").items()
         }
-        assert all({*outcomes} <= {*VERDICTS} for outcomes in self.verdicts.values()), "there are three verdicts"
-        assert {*self.kinds.values()} <= {"", "initial", "final"}, "a state is initial, final, or neither"
+        assert all({*outcomes} <= {*VERDICTS} for outcomes in self.verdicts.values()), (
+            "a verdict must be passed, failed or fatal"
+        )
+        assert {*self.kinds.values()} <= {"", "initial", "final"}, "the kind of a state must be initial, final or empty"
         self.effects = {*self.events.values()} - {"outside"}
         #: How many of an effect may be outstanding, where that is not 1, and the name of its number (S7).
         self.limits = {effect: limit for effect, limit in column("Effects", "at once").items() if limit}
         self.numbers = {effect: f":number.{effect}" for effect in self.limits}
-        assert {*self.limits} <= self.effects, "what has no answers is never outstanding"
+        assert {*self.limits} <= self.effects, "only an effect with answers may have a number in the column 'at once'"
         self.read_names(tables, self.parameters | column("Variables", "domain"))
         self.judged_events = {
             event for judges in column("Guards", "judges").values() for event in judges.split(", ") if event
@@ -338,7 +342,7 @@ class Tables:
         verdict_names = [f"{guard}.{verdict}" for guard, verdicts in self.verdicts.items() for verdict in VERDICTS]
         self.symbols, apart = {*symbols}, {*symbols} - {*self.origins, *states, *effects}
         several = [*domains, *self.origins, *states, *effects, *self.verdicts, *verdict_names, *apart]
-        assert len(several) == len({*several}), "a name stands for two things"
+        assert len(several) == len({*several}), "a name has two meanings"
         for name in several:
             assert re.fullmatch(NAME, name) and not KEYWORDS & {*name.split(".")}, f"'{name}' is not a valid name"
         numbers = {f"={symbol}": n for n, symbol in enumerate(symbols)}
@@ -397,7 +401,9 @@ class Tables:
     def read_row(self, row):
         """Record a row, with `else`, `changes` ((variable, new value, whether it is revoked)) and `does` ((effect or `cancel`, cancelled effect))."""
         source, target, event = row["source"], row["target"], row["event"]
-        assert source == "*" or (source in self.states and self.kinds.get(source) != "final"), f"no row for {source}"
+        assert source == "*" or (source in self.states and self.kinds.get(source) != "final"), (
+            f"a row cannot have the source {source}"
+        )
         assert target == "=" or target in self.kinds or self.entry_leaf(target) != target, f"{target} is not a state"
         assert event in self.origins or re.fullmatch(r"after [0-9]{1,12}(ms|s|m|h|d)", event), (
             f"{event} is not an event"
@@ -430,7 +436,7 @@ class Tables:
             # A new value is one of the variable's.
             (actual, code), *_ = parser.read_values([(actual, code), (kind, "")])
             assert kind is None or alike(actual, kind), (
-                f"'{text}' is not {kind if kind in (CONDITION, NUMBER) else 'of its type'}"
+                f"'{text}' is not {kind if kind in (CONDITION, NUMBER) else 'of the expected type'}"
             )
             try:
                 self.codes[text, scope, kind, level] = compile(code, "expression", "eval")
@@ -553,23 +559,21 @@ class Claim(Tables):
 
     def __init__(self, text, claim):
         super().__init__(text)
-        assert claim.keys() <= {"form", "parts", "at", "lemmas", "ranks", "proofs"}, (
-            "these are not the fields of a claim"
-        )
+        assert claim.keys() <= {"form", "parts", "at", "lemmas", "ranks", "proofs"}, "the claim has an unknown field"
         self.form, self.parts, self.at = claim["form"], claim["parts"], claim.get("at")
         bare = claim.keys() == {"form", "parts", "proofs"} and claim["proofs"] == []
         assert self.form != DEFINITION_4 or bare, "this claim is about every row at all values, so it takes no evidence"
         assert self.form in FORMS, f"'{self.form}' is not a form of claim"
         self.lemmas, self.ranks, self.proofs = claim.get("lemmas", {}), claim.get("ranks", {}), iter(claim["proofs"])
         kinds = PARTS.get(self.form, (WHEN,) * self.form.count("{}"))
-        assert len(self.parts) == len(kinds), f"these are not the parts of '{self.form}'"
+        assert len(self.parts) == len(kinds), f"the number of parts does not match '{self.form}'"
         self.fair, self.silent, self.failures = set(), set(), set()
         self.reads = [self.read(part, kind) for part, kind in zip(self.parts, kinds)]
         self.unknown = {name: Polynomial({(name,): 1}) for name in (*self.bounds, *GHOSTS) if self.at is None}
         self.ghosts = dict.fromkeys(self.numbers.values(), 0) | GHOSTS
         self.names |= self.unknown or {name: self.parameter_value(name) for name in self.parameters}
         assert self.at is None or self.at.keys() == self.parameters.keys(), (
-            "it names values that are not those of parameters"
+            "the claim must give one value for each parameter, and no other values"
         )
         self.keys, self.nodes = set(), []
 
@@ -596,7 +600,7 @@ class Claim(Tables):
         for doubt in words:
             effect, what = re.fullmatch(rf"({NAME}) (never answers|fails)", doubt).groups()
             assert effect in (self.effect_names if what == "fails" else self.effects), (
-                f"this cannot be said of {effect}"
+                f"{effect} is not an effect that can fail or never answer"
             )
             if what != "fails":
                 self.silent.add(effect)
@@ -636,7 +640,7 @@ class Claim(Tables):
         """Explore everything that can happen, from the start."""
         self.prove([self.bounds[name] for name in self.parameters], self.names, self.begin)
         for number, node in enumerate(self.nodes):
-            assert number < MOST_NODES, f"it goes through more than {MOST_NODES:,} configurations"
+            assert number < MOST_NODES, f"the exploration goes through more than {MOST_NODES:,} configurations"
             conditions, names = [*self.assumptions(), *self.lemmas.get(self.key(node), [])], self.means(node)
             for move in self.moves(node):
                 self.prove(conditions, names, self.happen, node, move)
@@ -668,7 +672,7 @@ class Claim(Tables):
             # The run may have ended at this moment.
             failed = self.failures and self.failures & {*self.outstanding(after), *true}
             assert not failed or not after[2][":flag"], (
-                f"{self.key(node)}: something is owed for ever where {failed} fails"
+                f"{self.key(node)}: the goal may never come where {failed} fails"
             )
 
     def go_on(self, node):
@@ -678,7 +682,7 @@ class Claim(Tables):
             *levels, (_, last) = self.ranks.get(self.key(node), [["", ""]])
             on = self.promises(node)
             is_weak = "weakly" in self.form and any(why in self.fair for _, why in levels)
-            assert not is_weak, f"{self.key(node)}: what is weakly fair is possible all the while, so nothing is deeper"
+            assert not is_weak, f"{self.key(node)}: only the last level of the ranks may rely on weak fairness"
             if last in self.fair:
                 on = any(last[5:] in true for _, _, true in taken)
             if "possible" in self.form:
@@ -689,7 +693,7 @@ class Claim(Tables):
             assert on, f"{self.key(node)}: the run may not be able to go on"
 
     def arrive(self, node, may):
-        assert may or self.keeps_lemmas(node), f"{self.key(node)}: a lemma is not kept"
+        assert may or self.keeps_lemmas(node), f"{self.key(node)}: a lemma does not hold"
         self.nodes += [] if self.key(node) in self.keys else [(*node[:2], self.unknown or node[2], node[3])]
         self.keys.add(self.key(node))
 
@@ -856,7 +860,7 @@ def split_list(text):
 
 
 def needs_file(_):
-    return "not established, this needs FILE (`dsa verify CERTIFICATE FILE`): "
+    return "not established, because the check needs FILE (`dsa verify CERTIFICATE FILE`): "
 
 
 def read(certificate):
@@ -868,9 +872,9 @@ def read(certificate):
 
     content = json.loads(certificate, object_pairs_hook=once)
     machine, digest, claims = content["machine"], content["digest"], content["claims"]
-    assert all(line.isprintable() for line in machine.split("\n")), "its machine has characters that cannot be printed"
-    assert hashlib.sha256(machine.encode()).hexdigest() == digest, "the digest is not that of the machine"
-    assert claims, "it claims nothing"
+    assert all(line.isprintable() for line in machine.split("\n")), "the machine has characters that cannot be printed"
+    assert hashlib.sha256(machine.encode()).hexdigest() == digest, "the digest does not match the machine"
+    assert claims, "the certificate has no claims"
     return machine, claims
 
 
@@ -881,7 +885,9 @@ def verify_claim(machine, claim, compare=needs_file):
     """
     claim = Claim(machine, claim)
     where = ", ".join(f"{name} = {claim.at[name]}" for name in claim.parameters if claim.at) or "for all values"
-    assert claim.form != TABLE or claim.at is not None, "a step is compared at given values"
+    assert claim.form != TABLE or claim.at is not None, (
+        "a claim about the generated step needs values of the parameters"
+    )
     prefix = (compare if claim.form == TABLE else Claim.explore)(claim) or ""
     if claim.form == DEFINITION_4 and "workflow" not in claim.scopes.values():
         where += ", trivially: no variable is workflow state"

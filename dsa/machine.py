@@ -357,7 +357,7 @@ def fault_of_value(
         return f"{name} = {text} is not a whole number; its domain is {domain}"
     match = nearest(str(value), map(expr.show_value, values.values)) if isinstance(values, expr.Choices) else None
     hint = "" if match is None else f"; did you mean '{match}'?"
-    return f"{name} = {expr.show_value(value)} lies outside its domain {domain}{hint}"
+    return f"{name} = {expr.show_value(value)} is outside its domain {domain}{hint}"
 
 
 def minima(machine: Machine) -> dict[str, expr.Value]:

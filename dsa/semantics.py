@@ -171,7 +171,7 @@ def early(precedence: Precedence, source: str | None, event: str) -> str:
     """Return which timers must fire before this one, as text; it is empty for anything but a timer (S11)."""
     first = timers_before(precedence, (source, event)) if source is not None else ()
     names = ", ".join(f"'{other}' of {owner}" for owner, other in first)
-    return f"the timer '{event}' of {source} comes after {names}" if first else ""
+    return f"the timer '{event}' of {source} must not fire before {names}" if first else ""
 
 
 def candidates(machine: Machine, state: str, occurrence: Occurrence) -> tuple[Transition, ...]:
@@ -237,7 +237,7 @@ def too_many_text(machine: Machine, effect: str) -> str:
     return (
         f"the effect '{effect}' is still outstanding"
         if limit == 1
-        else f"{limit} of the effect '{effect}' (the most allowed) are still outstanding"
+        else f"the effect '{effect}' is still outstanding {limit} times (the limit)"
     )
 
 

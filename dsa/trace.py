@@ -62,7 +62,7 @@ class Trace:
         texts = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
         lines = [line.rstrip() for line in texts]
         if loop is not None:
-            lines.insert(loop + 1, "-- for ever --" if loop == len(self.steps) else "-- and from here for ever --")
+            lines.insert(loop + 1, "-- for ever --" if loop == len(self.steps) else "-- these steps repeat for ever --")
         heading = [f"at {show_values(self.parameters)}"] if self.parameters else []
         return "\n".join([*heading, *lines])
 
@@ -312,7 +312,7 @@ def _object(number: int, line: str) -> dict[str, object]:
         value = json.loads(line)
     except (ValueError, RecursionError) as fault:
         raise _fault(
-            f"not JSON ({getattr(fault, 'msg', 'nested too deeply')}); write one object a line", number
+            f"not JSON ({getattr(fault, 'msg', 'nested too deeply')}); write one JSON object on each line", number
         ) from None
     if not isinstance(value, dict):
         raise _fault('not an object; write one such as {"event": "specification"}', number)
@@ -435,7 +435,7 @@ def _as_step(state: dict[str, object]) -> dict[str, object]:
     pairs = verdicts.get("#map", []) if isinstance(verdicts, dict) else []
     good = isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs)  # noqa: PLR2004  (a pair)
     if not good:
-        raise _fault(f"'{_VERDICTS}' is not a map of pairs")
+        raise _fault(f"'{_VERDICTS}' must be {{\"#map\": [[GUARD, VERDICT], ..]}}")
     return {
         "event": state[_EVENT],
         "verdicts": dict(pairs),

@@ -128,7 +128,7 @@ def pending(machine: Machine, numbers: Counter) -> dict:
 
 
 def updated(machine: Machine, row, values: tuple, known: dict) -> tuple | None:
-    """S5: the values after the updates; None if one lies outside its domain."""
+    """S5: the values after the updates; None if one is outside its domain."""
     after = []
     for variable, before in zip(machine.variables, values, strict=True):
         after_update = before

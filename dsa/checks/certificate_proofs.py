@@ -53,7 +53,9 @@ class Prover:
             full_claim["proofs"] = recorder.proofs_found
             Claim(self._text, full_claim).explore()
         except (UndecidedError, ValueError, AssertionError, KeyError) as why:
-            raise UndecidedError(f"z3 proves it, but no evidence was found that the kernel accepts ({why})") from why
+            raise UndecidedError(
+                f"z3 proves the claim, but dsa found no evidence that satisfies the kernel ({why})"
+            ) from why
         return full_claim
 
 
@@ -110,7 +112,7 @@ class _ProofRecorder(Claim):
             if not core <= set(use):
                 return core
             if len(closings) == _MOST_FAILING:
-                raise UndecidedError(f"more than {_MOST_FAILING} paths to show impossible")
+                raise UndecidedError(f"more than {_MOST_FAILING} paths would have to be shown impossible")
             closings.append(self._solver.multipliers(why, facts))
         return set()
 
@@ -122,7 +124,7 @@ def paths(action: Callable[[], object], most: int = _MOST_PATHS) -> Iterator[tup
     while todo:
         count += 1
         if count > most:
-            raise UndecidedError(f"more than {most} paths")
+            raise UndecidedError(f"one step or condition has more than {most} paths")
         facts: list[Any] = []
         Polynomial.path = facts, todo.pop(), todo  # type: ignore[attr-defined]  # the kernel is not typed
         failure = None
@@ -272,7 +274,7 @@ def explore_claim(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]
             full_claim["ranks"] = _GraphKernel(text, full_claim, most).ranks_found()
         _BoundedKernel(text, full_claim, most).explore()
     except (ValueError, AssertionError, KeyError, IndexError) as why:
-        raise UndecidedError(f"the kernel refuses it: {why}") from why
+        raise UndecidedError(f"the kernel refuses the claim: {why}") from why
     return full_claim
 
 
@@ -282,7 +284,7 @@ def guard_claim(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]:
     try:
         _GuardKernel(text, full_claim, most).explore()
     except AssertionError as why:
-        raise UndecidedError(f"the kernel refuses it: {why}") from why
+        raise UndecidedError(f"the kernel refuses the claim: {why}") from why
     return full_claim
 
 
@@ -296,7 +298,7 @@ class _BoundedKernel(Claim):
     def arrive(self, node: Any, may: bool) -> None:  # noqa: ANN401, FBT001  (the kernel's, here and below)
         super().arrive(node, may)
         if len(self.nodes) > self._most:
-            raise UndecidedError(f"it has more than {self._most} configurations")
+            raise UndecidedError(f"the kernel would visit more than {self._most} configurations")
 
 
 class _GuardKernel(_BoundedKernel):
@@ -427,7 +429,9 @@ def require_few_cases(machine: Machine, claim: Claim, most: int = MOST_CASES) ->
         for leaf, *_, rows, names in claim.cases()
     )
     if count > most:
-        raise UndecidedError(f"there are {count} cases of state, event, verdicts and values, more than {most}")
+        raise UndecidedError(
+            f"there are {count} combinations of state, event, verdicts and values, which is more than {most}"
+        )
 
 
 def _orders(machine: Machine, leaf: str) -> int:
@@ -509,7 +513,7 @@ class _StepComparison:
             move, reference = self._compiled_step.move(here, occurrence), step(self._machine, here, occurrence)
             assert self._compiled_step.step(here, occurrence) == reference, "`step` does something else"
             if isinstance(move, Refusal) or isinstance(reference, Refusal):
-                assert move == reference, "`step` gives another reason"
+                assert move == reference, "`step` refuses for another reason"
             else:
                 assert move[0].row is reference.transition, "`step` takes another row"
             self._require_taken(here, numbers, taken, None if isinstance(move, Refusal) else move)
@@ -528,7 +532,9 @@ class _StepComparison:
             return
         (move, values), (state, out, after, order, ends, effects) = result, taken
         outstanding = self._outstanding(out, after)
-        assert (move.source, move.target, move.outstanding) == (here.state, state, outstanding), "it leads elsewhere"
+        assert (move.source, move.target, move.outstanding) == (here.state, state, outstanding), (
+            "it leads to another configuration"
+        )
         assert move.precedence == _precedence(order), "timers come in another order"
         for variable, value, before in zip(self._machine.variables, values, here.values, strict=True):
             is_same = self._number(value) == after[variable.name] if variable.name in numbers else value is before

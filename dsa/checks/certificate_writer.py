@@ -38,7 +38,9 @@ _COUNTER, _NUMBER = counter("").name, ":number."
 MOST_CONFIGURATIONS = 20_000
 
 _ODDS = "odds are not certified"
-_NUMBERS_AS_VARIABLES = "its proof counts how many of an effect are outstanding, and the kernel allows only one of each"
+_NUMBERS_AS_VARIABLES = (
+    "its proof counts how often an effect is outstanding, but the kernel allows that effect only once"
+)
 
 
 @attrs.frozen
@@ -92,7 +94,7 @@ class Certifier:
 
         def write(claim: Claim) -> Claim:
             if configurations > MOST_CONFIGURATIONS:
-                raise UndecidedError(f"it has more than {MOST_CONFIGURATIONS} configurations")
+                raise UndecidedError(f"the kernel would visit more than {MOST_CONFIGURATIONS} configurations")
             return explore_claim(self._text, claim | {"at": self._at(values)}, MOST_CONFIGURATIONS)
 
         return self._add(form, write, values)
@@ -283,7 +285,7 @@ def certify_proofs(certifier: Certifier, report: ProofReport) -> None:
         _certify_evidence(certifier, report, [proof.evidence for proof in faultless if proof.evidence is not None])
     else:
         for _, proof in _other_claims(report):
-            certifier.leave_out(proof.text, f"not while this is {failure.verdict}: {failure.text}")
+            certifier.leave_out(proof.text, f"it rests on an obligation that is {failure.verdict}: {failure.text}")
     if obligations["definition4"].verdict == "PROVED":
         certifier.claim_definition4()
     for proof in (*report.obligations, *report.properties):
@@ -301,7 +303,7 @@ def _certify_evidence(certifier: Certifier, report: ProofReport, faultless: Sequ
     for form, proof in _other_claims(report):
         evidence = together if isinstance(together, ExhaustiveEvidence) else proof.evidence
         if not is_faultless:
-            certifier.leave_out(proof.text, f"{FAULTLESS} is not certified, and this rests on it")
+            certifier.leave_out(proof.text, f"it rests on the claim '{FAULTLESS}', which is not certified")
         elif evidence is not None:
             certifier.prove(form, report.system, evidence)
 

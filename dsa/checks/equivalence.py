@@ -102,7 +102,7 @@ def occurrences(key: Key, guards: tuple[str, ...], choices: list[tuple[Outcome, 
     """Yield an event with each combination of verdicts. Raises UndecidedError."""
     event, source = key
     if prod(map(len, choices)) > MAX_COMBINATIONS:
-        raise UndecidedError(f"{event}: more than {MAX_COMBINATIONS} combinations of verdicts")
+        raise UndecidedError(f"{event}, which has more than {MAX_COMBINATIONS} combinations of verdicts")
     for outcomes in product(*choices):
         yield Occurrence(event, tuple(zip(guards, outcomes, strict=True)), source)
 
@@ -276,7 +276,7 @@ class Pair:
             return f"the timer {event} of {source} is not armed"
         effect = event.removesuffix(".failed")
         if effect != event and effect in self.old.machine.answers and effect in self.new.machine.answers:
-            return f"no row names {event}: then the run stops, and can be resumed"
+            return f"no row handles {event}, so the run stops here and can be resumed"
         return f"{event} is not an answer of an outstanding effect"
 
     # -- what they make of it -----------------------------------------------------------------------------------

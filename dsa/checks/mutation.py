@@ -110,7 +110,7 @@ def counts_text(strength: Strength, group: Group) -> str:
     by = ", ".join(f"{count} by {kind}" for kind, count in kinds.most_common())
     share = strength.share(group)
     part = "" if share is None else f" ({_percent(share)})"
-    counts_text = f"{noticed_count + survivor_count + equal_count} faults of {group}; {noticed_count} of {noticed_count + survivor_count} that differ are noticed{part}"
+    counts_text = f"{noticed_count + survivor_count + equal_count} faults of {group}; {noticed_count} of {noticed_count + survivor_count} that are not equal to the machine are noticed{part}"
     return f"{counts_text}: {by}" if by else counts_text
 
 
@@ -285,14 +285,17 @@ class _MutantComparison:
         """Judge a mutant that no run at the values explored distinguishes: whether it is equal, and how that is known."""
         sights = differences(self._system, system, never_two=True)
         if sights and not self._system.machine.parameters:
-            return "equal", "the same steps wherever a run can be"
+            return "equal", "the same steps in every reachable configuration"
         if self._system.machine.parameters:  # at other values, two rows may be enabled at once
             sights = differences(self._system, system)
         if not sights:
-            return "equal", "its rows say the same"
+            return "equal", "its rows mean the same as before"
         if self._prove is not None and self._prove(sights):
             return "equal", "the same steps, proved for all parameter values"
-        return "survived", "no difference was found at the values explored, but there may be one at others"
+        return (
+            "survived",
+            "no difference was found at the parameter values explored, but other values may show a difference",
+        )
 
 
 class _ReachableSets:

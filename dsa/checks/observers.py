@@ -231,7 +231,7 @@ def _truth_of(condition: Expr, values: Mapping[str, Value]) -> bool:
 
     truth = substitute(condition, leaf)
     if not isinstance(truth, Boolean):
-        raise UndecidedError(f"whether this counts at the start depends on parameters: {unparse(truth)}")
+        raise UndecidedError(f"whether the start is counted depends on parameters: {unparse(truth)}")
     return truth.value
 
 

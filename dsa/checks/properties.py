@@ -306,7 +306,7 @@ class _PropertyJudge:
     def _possible(self, hit: Hit | None) -> PropertyValue:
         if hit is not None:
             return PropertyValue("HOLDS", trace=self._base.trace(hit.way))
-        return self._unless_stopped(self._base, PropertyValue("VIOLATED", "it is never true"))
+        return self._unless_stopped(self._base, PropertyValue("VIOLATED", "the condition is never true"))
 
     def _with_memory(self, form: ObservableForm) -> PropertyValue:
         observer = observer_of(self._system, form, self._constants)
@@ -352,7 +352,7 @@ class _PropertyJudge:
         """Return the judgement that a counterexample shows."""
         trace = result.trace(way)
         timers = (
-            ("a timer may fire at any time after those that precede it",)
+            ("a timer may fire at any time after the timers that precede it",)
             if any(t.occurrence.source for t in trace.steps)
             else ()
         )
@@ -430,7 +430,7 @@ _USED_UP = "the time limit was used up before this property was searched"
 def _timer_promise(promise: tuple[str, str]) -> str:
     """Write what S12 promises of a timer."""
     source, timer = promise
-    return f"'{timer}' of {source} fires or is dropped"
+    return f"the timer '{timer}' of {source} fires or is dropped"
 
 
 # -- counterexamples explained ----------------------------------------------------------------------------------------
@@ -453,17 +453,17 @@ def reason_for(form: Form, machine: Machine, trace: Trace, loop: int | None = No
         case UnchangedClaim(_, expressions):
             return f"{_changes(run, expressions)} {where}"
         case OnlyAfter(later, earlier):
-            return f"{unparse(later)} {where}, and {unparse(earlier)} never before"
+            return f"{unparse(later)} {where}, but never {unparse(earlier)} before"
         case AtMost(bound, counted, _):
             most = run[-1].value(bound)
             assert isinstance(most, int), "a bound is a number"
-            return f"{unparse(counted)} {where} is one more than {most}"
+            return f"the count of {unparse(counted)} {where} is more than {most}"
         case LeadsTo():
             return _never_comes(form, machine, run, len(run) - 1 if loop is None else loop)
         case EverywherePossible(condition):
-            return f"{unparse(condition)} can no longer come {'after step ' + str(last) if last else where}"
+            return f"{unparse(condition)} can no longer become true {'after step ' + str(last) if last else where}"
         case _:
-            return f"this breaks it {where}"
+            return f"the property is broken {where}"
 
 
 def _changes(run: tuple[TraceMoment, ...], expressions: Sequence[Expr]) -> str:

@@ -111,7 +111,7 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
             effect, place = _second_emission(exploration, witness)
             is_one = exploration.machine.most_outstanding[effect] == 1
             more = "" if is_one else ", or allow more in the column 'at once' of Effects"
-            hint = f"write 'cancel {effect}' before it, or wait for its answer{more}"
+            hint = f"write 'cancel {effect}' before the effect, or wait for its answer{more}"
             return Diagnostic("DSA307", "error", message, place, hint)
 
 
@@ -122,7 +122,7 @@ def _rivals(rows: tuple[Transition, ...], where: str) -> Diagnostic:
         name for (name, index), (_, index2) in zip(one.instance, other.instance, strict=True) if index != index2
     ]
     family = families[0]
-    message = f"this row stands for one row for each {family}, and two of these, {show_instance(one.instance)} and {show_instance(other.instance)}, can be taken at the same time: {where}"
+    message = f"this row is repeated for each {family}, and two of the copies, {show_instance(one.instance)} and {show_instance(other.instance)}, can be taken at the same time: {where}"
     hint = f"if the row is meant for all of them together, write 'any {family}: P' (P for one of them is enough) or 'all {family}: P' (P for each of them); otherwise use {family} in the event, or write a condition that is true for one {family} only"
     return Diagnostic("DSA304", "error", message, cell(one, "if"), hint)
 
@@ -149,7 +149,7 @@ def _unhandled_case(exploration: Exploration, witnesses: list[Witness]) -> Diagn
         states = list(dict.fromkeys(witness.configuration.state for witness in witnesses))
         several = f"states {', '.join(states)}; in '{state}'" if len(states) > 1 else f"state '{state}'"
         message = f"event '{show_occurrence(first.occurrence)}' is refused in {several}{where}{more}{_others(witnesses, 'refused too')}"
-        hint = "add a row for this case (with target '=' to ignore the event), or write 'refused' in the column 'otherwise' of Events if this is meant"
+        hint = "add a row for this case (with target '=' to ignore the event), or write 'refused' in the column 'otherwise' of Events if the event should be refused"
         hint += _outer_rows(machine, state, rows[0])
         return Diagnostic("DSA309", "warning", message, cell(rows[0], "if"), hint)
     kind = "timer" if first.occurrence.source else f"answer of {machine.event_named[event].origin}"
@@ -215,7 +215,7 @@ def _limit(exploration: Exploration) -> Diagnostic:
     message = f"exploration stopped at {limit} ({count} were found{where}); the rest is unknown"
     hint = "allow more configurations (--max-states; each of them takes up to 150 bytes) or more time (--time-limit), or give parameters smaller values (--param)"
     if diagrams_count(exploration.ground):
-        hint += f"; with --max-states above {MAX_HELD} decision diagrams count them without holding each"
+        hint += f"; with --max-states above {MAX_HELD}, decision diagrams count the configurations without storing each of them"
     return Diagnostic("DSA312", "error", message, span, hint)
 
 

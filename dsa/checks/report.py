@@ -143,7 +143,7 @@ def _combine(
         return _result(claim, worst, (where,))
     if codes or not each:
         errors = ", ".join(f"{BLOCKING_ERRORS[code]} ({code})" for code in codes)
-        reason = f"while this error stands, no property holds: {errors}" if errors else "nothing was explored"
+        reason = f"no property can be shown to hold until this is fixed: {errors}" if errors else "nothing was explored"
         return PropertyResult(text, line, "UNKNOWN", reason, everywhere, claim=claim, blocking_codes=codes)
     if worst is not None:
         return _result(claim, worst, tuple(values for values, judgement in each if judgement.verdict == "UNKNOWN"))
@@ -256,7 +256,7 @@ def _ignored_failures(
         for number, result in enumerate(results):
             if declaration.on_failure or not any(effect in at.judgements[number].ignored_failures for at in reports):
                 continue
-            message = f"a row takes '{effect}.failed' where nothing else is under way, and stays in its state; so the property '{result.text}' is not kept if '{effect}' fails"
+            message = f"a row takes '{effect}.failed' where nothing else is under way, and stays in its state; so the property '{result.text}' does not hold if '{effect}' fails"
             yield Diagnostic("DSA315", "warning", message, place(declaration.span), _hint(effect))
             break
 
@@ -423,7 +423,9 @@ def _valuations(machine: Machine, parameters: Mapping[str, Value] | None, *, eac
         every = every_valuation(usual, FEW_VALUATIONS, parameters)
         if every is None:
             many = f"the parameters have more than {FEW_VALUATIONS} combinations of values"
-            raise ParameterError(f"{many}: give some of them one (--param), or ask for a proof for all (dsa prove)")
+            raise ParameterError(
+                f"{many}: give some parameters one value (--param), or prove the claims for all values (dsa prove)"
+            )
         others = (machine.at(values) for values in every if values != usual.constants)
         return (usual, *others)  # what is judged at one valuation alone is judged at the usual one
     if parameters is not None:

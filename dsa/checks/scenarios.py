@@ -98,7 +98,9 @@ def _verdicts(machine: Machine, percept: ScenarioStep, rows: tuple[Transition, .
     verdicts, read = dict(percept.verdicts), read_guards(rows)
     strangers = sorted(verdicts.keys() - set(read))
     if strangers:
-        raise OccurrenceError(f"{rows[0].source} reads no verdict of {', '.join(strangers)} on {percept.event}")
+        raise OccurrenceError(
+            f"the rows of {rows[0].source} for {percept.event} read no verdict of {', '.join(strangers)}"
+        )
     for guard in read:
         outcome = verdicts.get(guard, "passed")
         if outcome not in machine.guard_named[guard].outcomes:

@@ -98,7 +98,7 @@ def _row_verdict(
             message = f"the row for '{event}' in state '{row.source}' sets '{variable}' after the verdicts on one answer, although other answers may have failed"
             yield Diagnostic("DSA211", "info", message, span, _failed_answer_hint(machine, rows, update.variable))
         elif not is_judged:
-            message = f"the row for '{event}' in state '{row.source}' sets '{variable}', but '{event}' brings no verdict of a guard"
+            message = f"the row for '{event}' in state '{row.source}' sets '{variable}', but no guard judges '{event}'"
             yield Diagnostic("DSA211", "info", message, span)
     assignments = [update for update in updates if isinstance(update, Assign)]
     why, guard = _unguarded_reason(machine, row, rows) if is_judged and assignments else ("", "")
@@ -138,9 +138,9 @@ def _failed_answer_hint(machine: Machine, rows: tuple[Transition, ...], variable
         claim_names = {without_index(name) for expr in expressions(claim.form) for name in names(expr)}
         both = claim_names & others.keys() if without_index(variable) in claim_names else set()
         for other in sorted(both):
-            return f"'{others[other]}' remembers a failed answer, and '{show(claim.form)}' is about both: nothing is missing, if that says what you mean"
+            return f"'{others[other]}' remembers a failed answer, and the property '{show(claim.form)}' is about both variables: nothing is missing if this property says what you mean"
     remembers = " or ".join(f"'{name}'" for name in others.values())
-    return f"a row for a failed answer sets {remembers}: add a property that says that it and '{without_index(variable)}' are never true together"
+    return f"a row for a failed answer sets {remembers}: add a property that says that this variable and '{without_index(variable)}' are never true together"
 
 
 def _is_of_several(machine: Machine, row: Transition, variable: str) -> bool:
@@ -315,7 +315,7 @@ def sleeps(machine: Machine) -> tuple[Diagnostic, ...]:
             diagnostics.append(Diagnostic("DSA215", "error", message, span, hint))
         elif len(events) > 1:
             message = f"the effect '{name}' is of the kind sleep, which can have only one answer, but Events declares several: {', '.join(events)}"
-            hint = "keep one: a sleep can end in only one way"
+            hint = "keep one event: a sleep can end in only one way"
             diagnostics.append(Diagnostic("DSA215", "error", message, span, hint))
     for row in machine.transitions:
         if machine.is_failure(row.event) and (name := row.event.removesuffix(".failed")) in sleeping_effects(machine):

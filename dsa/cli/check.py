@@ -59,7 +59,7 @@ _VERDICTS = {"VIOLATED": "A property is violated.", "UNKNOWN": "A property is no
 #: The rules of results about whole files.
 _FILES = {
     "unreadable": "A file cannot be read as a document.",
-    "unbound": "A module binds a name to an object that cannot do its work, or to nothing.",
+    "unbound": "A module binds a name to nothing, or to an object that does not work for that name.",
 }
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -265,9 +265,9 @@ def _print_unjudged(report: CheckReport) -> None:
     results = [result for result in report.properties if result.blocking_codes]
     if results:
         codes = " and ".join(results[0].blocking_codes)
-        are, stand = "is" if len(results) == 1 else "are", "stands" if len(results[0].blocking_codes) == 1 else "stand"
+        are, stand = "is" if len(results) == 1 else "are", "is" if len(results[0].blocking_codes) == 1 else "are"
         properties = plural(len(results), "property", "properties")
-        say(_coloured_verdict("UNKNOWN"), f"  {properties} {are} not judged while {codes} {stand}")
+        say(_coloured_verdict("UNKNOWN"), f"  {properties} {are} not judged until {codes} {stand} fixed")
 
 
 def _print_property(place: str, result: PropertyResult, report: CheckReport, traces: int) -> None:
@@ -306,11 +306,11 @@ def _details(result: PropertyResult, traces: int) -> Iterator[str]:
         return
     if result.verdict == "HOLDS" and traces == 1:
         events = show_events([taken.occurrence for taken in result.trace.steps])
-        yield f"for one, by: {events}" if events else "already at the start"
+        yield f"for example, by: {events}" if events else "already at the start"
         return
     yield from _trace_lines(result.trace, result.loop)
     for number, (trace, loop) in enumerate(result.more, 2):
-        yield f"counterexample {number}, by other rows:"
+        yield f"counterexample {number}, which takes other rows:"
         yield from _trace_lines(trace, loop)
     if result.passing_run is not None:
         yield "the nearest run that passes:"
@@ -445,7 +445,7 @@ def _require_sense(files: tuple[str, ...], certificate: str | None, *, json_want
     if json_wanted and sarif_wanted:
         raise click.UsageError("give --json or --sarif, not both")
     if certificate is not None and len(files) != 1:
-        raise click.UsageError("--certificate takes one FILE: the machine that it is about")
+        raise click.UsageError("--certificate takes only one FILE, the machine that the certificate is about")
 
 
 def _require_targets(folder: Path | None, certificate: str | None, *, itf: bool) -> None:

@@ -380,7 +380,7 @@ def parse_families(texts: Iterable[str]) -> dict[str, str]:
         if not name or not index:
             raise click.UsageError(f"--family {text}: write NAME=VALUES, such as f=1..5")
         if name in indices:
-            raise click.UsageError(f"--family {name} is given twice; give it one index")
+            raise click.UsageError(f"--family {name} is given twice; give it only once")
         indices[name] = index
     return indices
 

@@ -33,7 +33,7 @@ def command(seed: int, root: str, options: RunOptions) -> None:
     for name, expected_outcome, shows in DEMO_RUNS:
         machine = load(name).at(dict(options.parameters))
         if not options.json_wanted:
-            announcement = f" {shows}; this should end: {expected_outcome}"
+            announcement = f" {shows}; the expected outcome is: {expected_outcome}"
             console.print(Text.assemble((f"{machine.name}:", "bold"), announcement), soft_wrap=True)
         document = MachineDocument(machine, read_text(locate(name)), locate(name))
         finished_runs.append(

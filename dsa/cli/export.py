@@ -42,7 +42,7 @@ def warn_of_errors(file: str, machine: Machine, consequence: str) -> None:
     report = check(bare, parameters=bare.constants, max_states=_MOST, time_limit_s=_SECONDS, clock=time.perf_counter)
     codes = sorted({f.code for f in report.diagnostics if f.severity == "error"} - {_LIMIT_CODE})
     if codes:
-        say(f"{file} has errors (dsa check {file}): {', '.join(codes)}; {consequence}", err=True)
+        say(f"{file} has errors: {', '.join(codes)} (see dsa check {file}); {consequence}", err=True)
 
 
 _ENGINES = {"scxml": "SCXML", "xstate": "XState", "statechart": "python-statemachine"}
@@ -51,7 +51,7 @@ _TOOLS = ("promela", "tla", "prism", "scxml", "xstate", "statechart")
 
 @click.command("export")
 @click.argument("file")
-@click.option("--to", "tool", type=Word(_TOOLS), required=True, help="The tool to write for.")
+@click.option("--to", "tool", type=Word(_TOOLS), required=True, help="The tool that will read the result.")
 @output_option
 @param_option("Set a parameter, such as rmax=1; repeatable.")
 def command(file: str, tool: str, output: Path | None, parameters: tuple[str, ...]) -> None:
@@ -69,7 +69,7 @@ def command(file: str, tool: str, output: Path | None, parameters: tuple[str, ..
         for path, text in texts.items():
             path.write_text(text, encoding="utf-8")
             say(f"wrote {path}")
-    warn_of_errors(file, machine, "the text has the same faults as the table")
+    warn_of_errors(file, machine, "the exported text has the same faults as the table")
     for line in _unsaid(machine, tool):
         say(f"left out: {line}", err=True)
 
@@ -86,7 +86,7 @@ def _require_outputs(tool: str, output: Path | None, file: str) -> None:
                 f"-o {output}: TLC's configuration gets this name; write the module to another file: -o {other}"
             )
         require_other(beside, file)
-        require_file(beside, f"-o {output} and beside it")
+        require_file(beside, f"-o {output} also writes")
 
 
 def _configuration(module: Path) -> Path:
@@ -103,7 +103,9 @@ def _texts(machine: Machine, tool: str, output: Path | None) -> dict[Path, str]:
         case "tla":
             name = module_name(machine) if output is None else output.stem
             if not is_module_name(name):
-                raise click.UsageError(f"a TLA+ module has the name of its file, and '{name}' cannot name one")
+                raise click.UsageError(
+                    f"a TLA+ module has the name of its file, and '{name}' is not a valid module name"
+                )
             return {path: tla(machine, name), _configuration(path): tla_config(machine)}
         case "prism":
             return {path: prism(machine)}
@@ -122,6 +124,6 @@ def _unsaid(machine: Machine, tool: str) -> Iterator[str]:
         yield from claims[tool](machine)
         return
     if tool == "xstate" and machine.properties:
-        yield "the properties: XState runs machines and checks nothing; export to promela or tla"
+        yield "the properties, because XState runs machines and checks nothing; export to promela or tla"
     for state, end in machine.ends.items():
-        yield f"{state}: end when {unparse(end)}: {_ENGINES[tool]} ends only in final states, so it goes on waiting there"
+        yield f"{state}: end when {unparse(end)}: {_ENGINES[tool]} ends only in final states, so the machine goes on waiting there"

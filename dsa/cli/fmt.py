@@ -34,4 +34,4 @@ def _print_result(files: dict[Path, str], new_texts: dict[Path, str], *, only_ch
         say(f"{'would format' if only_check else 'formatted'} {path}")
     verb = ("is" if only_check else "was") if len(files) == 1 else ("are" if only_check else "were")
     noun = "file" if len(files) == 1 else "files"
-    say(f"{len(files) - len(new_texts)} of {len(files)} {noun} {verb} in canonical layout")
+    say(f"{len(files) - len(new_texts)} of {len(files)} {noun} {verb} already in canonical layout")

@@ -106,7 +106,7 @@ def _outcome(call: CallNode) -> Iterator[str]:
 def happened_text(what: Mapping[str, Any] | Handling) -> str:
     """Return a failure or a decision about a call as text."""
     if isinstance(what, str):
-        why = "it had failed" if what == "again" else "it was under way when the run was cut off"
+        why = "the call had failed" if what == "again" else "the call was under way when the run was cut off"
         return f"resumed: {why}; {HANDLING_TEXTS[what]}"
     return f"failed: {error_text(what)}"
 
@@ -190,7 +190,7 @@ def _page(record: RunRecord, root: Path, after: int) -> Iterator[str]:
     yield from event_lines(record.run.run_id, entries[after:end], record.first.at_ms, entries[:after])
     if end < len(entries):
         more = shell_command("show", root / record.run.run_id, "--after", str(end))
-        yield f"{_INDENT}.. entries {after + 1} to {end} of {len(entries)}; `{more}` goes on"
+        yield f"{_INDENT}.. entries {after + 1} to {end} of {len(entries)}; `{more}` shows more"
 
 
 def _page_end(entries: ledger.Ledger[ledger.Entry], after: int) -> int:
@@ -254,7 +254,7 @@ def status_lines(record: RunRecord, root: Path, summary: RunSummary) -> Iterator
     calls = calls_of_policy(run)
     cached_count = sum(call.is_cached for call in calls)
     if cached_count:
-        cache_text = f"{cached_count} of {len(calls)} calls had given their steps when the run was last resumed"
+        cache_text = f"{cached_count} of {len(calls)} calls already had their results when the run was last resumed"
         facts.append(("cached", cache_text))
     facts += [("asked", questions_text(run) or ""), *to_do_items(record)]
     facts += [
@@ -269,7 +269,7 @@ def status_lines(record: RunRecord, root: Path, summary: RunSummary) -> Iterator
         facts.append(("go on", shell_command("resume", directory)))
     if status.kind == "waiting":
         review = review_of(run)
-        facts += [("review", f"{review.step} attempt {review.attempt} waits for a person")] if review else []
+        facts += [("review", f"attempt {review.attempt} of {review.step} waits for a person")] if review else []
         facts += [("send", send_line(run, directory))] if places(run) else []
     width = max(len(name) for name, fact in facts if fact)
     yield from (f"{name:<{width}}  {fact}" for name, fact in facts if fact)
@@ -293,12 +293,15 @@ def to_do_items(record: RunRecord) -> Iterator[tuple[str, str]]:
             consequence = HANDLING_TEXTS[handling_of(run.machine, open_effect)]
             yield "to do", f"{name}, which was under way: {consequence}"
         else:
-            yield "to do", f"{name} again, which failed" if open_effect.has_failed else f"{name}, not begun yet"
+            yield (
+                "to do",
+                f"{name}, which failed: it is performed again" if open_effect.has_failed else f"{name}, not begun yet",
+            )
         for call in open_effect.calls:
             consequence = HANDLING_TEXTS[call.in_doubt]
             yield "to do", f"{call.policy} {call_key(call.key, call.path)}, which was under way: {consequence}"
     for intent, _ in status.left.answers:
-        yield "to do", f"take the answer of {intent.effect} {intent.key}"
+        yield "to do", f"the answer of {intent.effect} {intent.key}, not taken yet"
 
 
 def send_line(run: Run, directory: Path) -> str:
@@ -353,7 +356,7 @@ def _effect_in_doubt(run: Run, open_effect: InFlight, directory: Path) -> tuple[
     intent, key = open_effect.intent, open_effect.intent.key
     place = "" if intent.line is None else f" (line {intent.line})"
     within = "".join(
-        f", and in it {call.policy} {shorten(call.payload)}" for call in undecided_calls(open_effect).values()
+        f", and so was its call {call.policy} {shorten(call.payload)}" for call in undecided_calls(open_effect).values()
     )
     answers = run.machine.answers.get(intent.effect)
     if answers is None:
@@ -367,7 +370,7 @@ def _call_in_doubt(open_effects: Iterable[InFlight], key: str, directory: Path) 
     """Return a sentence about a call in doubt, and the command for each possible result."""
     call = next(call for each in open_effects for at, call in undecided_calls(each).items() if at == key)
     gave = f"{shell_command('send', directory, 'action_result', '--answers', key)} --data JSON"
-    ways = [("it has happened", shell_command("resume", directory, "--done", key)), ("it gave something", gave)]
+    ways = [("it has happened", shell_command("resume", directory, "--done", key)), ("it returned a result", gave)]
     return f"{call.policy} {key} was under way when the run was cut off: {shorten(call.payload)}", ways
 
 
@@ -380,7 +383,7 @@ def tokens_and_cost(sums: Totals) -> str:
     if 0 < sums.calls <= sums.uncounted_calls + sums.failed_calls:
         tokens = "tokens unknown"
     elif sums.uncounted_calls:
-        tokens = f"{tokens} and those of {plural(sums.uncounted_calls, 'call')} unknown"
+        tokens = f"{tokens} (those of {plural(sums.uncounted_calls, 'call')} are unknown)"
     if sums.cost_usd is None:
         return f"{tokens}, cost unknown"
     return f"{tokens}, {dollars(sums.cost_usd)}" if sums.cost_usd else tokens

@@ -40,7 +40,9 @@ from dsa.edge.processes import spread
     help="Exit with 1 if less than SHARE (such as 0.95) of the faults planted in rows are noticed.",
 )
 @max_states_option(MAX_STATES, "exploration")
-@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after S seconds; the rest is not judged.")
+@click.option(
+    "--time-limit", type=SECONDS, metavar="S", help="Stop after S seconds; the remaining faults are not judged."
+)
 @json_option
 def command(
     file: str,
@@ -86,9 +88,9 @@ def _result_lines(file: str, strength: Strength) -> Iterator[str]:
     for group in GROUPS:
         if text := counts_text(strength, group):
             yield f"{file}: {text}"
-    yield f"{file}: {len(survivors)} survive, {len(equal)} are equal to the machine"
+    yield f"{file}: of the mutants, {len(survivors)} survive, and {len(equal)} are equal to the machine"
     if late := strength.of_kind("not judged"):
-        yield f"{file}: {len(late)} of {len(strength.results)} were not judged: {late[0].by}; allow more time (--time-limit)"
+        yield f"{file}: {len(late)} of {len(strength.results)} mutants were not judged: {late[0].by}; allow more time (--time-limit)"
 
 
 def _place(one: MutantResult) -> str:

@@ -66,9 +66,11 @@ def digests(machine: Machine) -> frozenset[str]:
     "passes",
     multiple=True,
     metavar="GUARD=P[,P..]",
-    help="The probability that GUARD passes: at the first attempt, at the first retry and so on; the last P counts for all further ones. If you leave out `GUARD=`, this applies to all guards.",
+    help="The probability that GUARD passes: at the first attempt, at the first retry and so on; the last P counts for all further retries. If you leave out `GUARD=`, this applies to all guards.",
 )
-@click.option("--fatal", "fatals", multiple=True, metavar="GUARD=P[,P..]", help="Odds of a fatal verdict, likewise.")
+@click.option(
+    "--fatal", "fatals", multiple=True, metavar="GUARD=P[,P..]", help="The odds of a fatal verdict, as for --pass."
+)
 @click.option(
     "--event",
     "events",

@@ -80,7 +80,9 @@ def _show(file: str, report: ProofReport) -> None:
         line = f"line {proof.line}" if proof.line else ""
         say(f"{_verdict(proof):<{verdict}}  {taken:>9}  {line:<8}  {proof.text:<{widest}}  {proof.how}".rstrip())
         if proof.idle:
-            say(f"{'':{verdict + 23}}  {proof.idle} was never met at small values: does it say what you mean?")
+            say(
+                f"{'':{verdict + 23}}  {proof.idle} never happened at small values; does the property say what you mean?"
+            )
         if proof.condition:
             say(f"{'':{verdict + 23}}  {proof.verdict} if {proof.condition}")
         for assumption in proof.assumptions:
@@ -99,7 +101,9 @@ def _trace(proof: Proof) -> str:
     if proof.loop is not None:
         last = len(proof.trace.steps)
         rests = proof.loop == last
-        text += "\nand may rest there for ever" if rests else f"\n{show_loop(proof.loop, last)} can repeat for ever"
+        text += (
+            "\nand the run may stay there for ever" if rests else f"\n{show_loop(proof.loop, last)} can repeat for ever"
+        )
     return "\n".join(f"    {line}" for line in text.split("\n"))
 
 
@@ -107,7 +111,7 @@ def _summary(report: ProofReport) -> str:
     verdicts = [_verdict(proof) for proof in _all(report)]
     counts = {verdict: verdicts.count(verdict) for verdict in _ORDER}
     odds = sum(not proof.is_asked for proof in report.properties)
-    rest = f"; {odds} about odds: dsa check judges {'it' if odds == 1 else 'them'}" if odds else ""
+    rest = f"; left out: {odds} about odds (dsa check judges {'it' if odds == 1 else 'them'})" if odds else ""
     return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) + _for_all(report) + rest
 
 

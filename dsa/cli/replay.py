@@ -44,7 +44,7 @@ _MONITOR_WIDTH = len("satisfied")
 def replay_trace(files: tuple[str, ...], trace: str, *, json_wanted: bool) -> int:
     """Replay a recorded trace on one machine, and print the result; return the exit code."""
     if len(files) != 1:
-        raise click.UsageError("--trace takes one FILE: the machine whose trace it is")
+        raise click.UsageError("--trace takes one FILE: the machine that the trace belongs to")
     result = replay(load(files[0]), read_record(trace))
     if json_wanted:
         print_json(_as_json(files[0], trace, result))
@@ -93,7 +93,7 @@ def _monitor_verdict(monitor: MonitorResult) -> ColouredWord:
 def _since(monitor: MonitorResult) -> str:
     """Return the step at which a monitor was decided, as text, or why the property has no monitor."""
     if monitor.report is None:
-        return "  (about all runs together: it cannot be watched on one)"
+        return "  (it is about all runs together, so one run cannot decide it)"
     if monitor.report.step is None:
         return ""
     where = f"at step {monitor.report.step}" if monitor.report.step else "at the start"
@@ -135,7 +135,9 @@ def _rederive_run(stored_run: StoredRun, folder: Path, module: str | None, *, js
         with exit_on_faults(folder):
             return _again(record, _calls_again(record, folder, module), json_wanted=json_wanted)
     if module is not None:
-        raise click.UsageError("--with is for runs of policies: a machine's run is derived from its events alone")
+        raise click.UsageError(
+            "--with is only for runs of policies, because a machine's run is derived from its events alone"
+        )
     return _again(record, json_wanted=json_wanted)
 
 
@@ -161,7 +163,7 @@ def _ends_it(error: BaseException | None) -> bool:
 def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
     """Check a file against a table: a run's story, as `dsa show --jsonl` prints it, or a trace."""
     if file is None:
-        raise click.UsageError(f"{name} is a recorded trace: give the table that it should fit with --against FILE")
+        raise click.UsageError(f"{name} is a recorded trace; use --against FILE to give the table that it should fit")
     text = read_text(name)
     if '"kind":"machine"' in text.lstrip().partition("\n")[0]:
         try:
@@ -189,7 +191,9 @@ def _again(record: RunRecord, calls: ReplayReport | None = None, *, json_wanted:
     pairs = zip(record.stored_run.entries, run.ledger, strict=True)
     for position, (recorded_entry, derived_entry) in enumerate(pairs):
         if ledger.dump_line(recorded_entry) != ledger.dump_line(derived_entry):
-            differs = f"{ledger.dump_line(recorded_entry)} is not {ledger.dump_line(derived_entry)}"
+            differs = (
+                f"{ledger.dump_line(recorded_entry)} is recorded, but {ledger.dump_line(derived_entry)} is derived"
+            )
             raise CommandExit(f"damaged: run {run.run_id}, entry {position}: {differs}", 1)
     result = projection(run)
     digest = hashlib.sha256("\n".join([*map(ledger.dump_line, run.ledger), json.dumps(result)]).encode()).hexdigest()
@@ -201,7 +205,7 @@ def _again(record: RunRecord, calls: ReplayReport | None = None, *, json_wanted:
     else:
         say(f"run {run.run_id}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
         values = show_values(run.values.items()) or "no variables"
-        say(f"derived again, every entry is the same; {run.configuration.state}: {values}")
+        say(f"every entry is the same when it is derived again; {run.configuration.state}: {values}")
         for each in () if calls is None else _call_lines(calls):
             say(each)
         say(f"sha256 {digest}")
@@ -212,7 +216,7 @@ def _call_lines(report: ReplayReport) -> Iterator[str]:
     """Yield the calls that were performed again."""
     again = [f"{call.policy} {call.path}" for call in report.calls if call.path in report.performed_paths]
     if again:
-        yield f"performed again with recorded results, every request and every step is the same: {', '.join(again)}"
+        yield f"these calls, performed again with recorded results, have the same requests and steps: {', '.join(again)}"
     elif report.calls:
         yield f"{report.calls[0].policy} made no calls: there is nothing to perform again"
     if report.ends_at is not None:

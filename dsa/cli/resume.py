@@ -69,7 +69,7 @@ class MachineChange:
         """Return the entry to record; None if the run has this machine already. Raises CommandExit if it may not go on under it."""
         fit = FitJudge(self.machine, SearchLimits(MAX_STATES), self.parameters).judge(run)
         if fit.verdict != "compatible" or fit.machine is None:
-            raise CommandExit(f"run {run.run_id} may not go on under {self.name}: {self._why(fit)}", 1)
+            raise CommandExit(f"run {run.run_id} cannot go on under {self.name}: {self._why(fit)}", 1)
         if digest(fit.machine) == digest(run.machine):
             return None
         at_ms = time.time_ns() // 1_000_000
@@ -175,10 +175,10 @@ def _note_changes(record: RunRecord, directory: Path) -> None:
     if now != digest(without_claims(record.run.machine)):
         own = directory / "machine.md"
         copy = "the table that it began with" if is_on_server(directory) else f"its own copy, {own}"
-        diff = "" if is_on_server(directory) else f"dsa diff {own} {file}; "
+        diff = "" if is_on_server(directory) else f"dsa diff {own} {file} shows what changed; "
         change = shell_command("resume", directory, "--machine", file)
         say(
-            f"{file} has changed; the run goes on with {copy} ({diff}{change} goes on with the file, if the run fits it)",
+            f"{file} has changed; the run goes on with {copy} ({diff}{change} uses the changed file, if the run fits it)",
             err=True,
         )
 
@@ -215,7 +215,7 @@ def _note_changes(record: RunRecord, directory: Path) -> None:
 @click.option(
     "--machine",
     metavar="FILE",
-    help="Go on under this document from now on, if `dsa diff` calls the run compatible with it.",
+    help="Go on under this document from now on, if `dsa diff` finds that the run is compatible with it.",
 )
 @watching_options
 @partial(run_options, default=SAME_MODEL)
@@ -266,7 +266,7 @@ def _whole(record: RunRecord, root: Path) -> RunRecord:
         whole = driving_run(runs, run_id)
     if whole == run_id:
         return record
-    say(f"{run_id} is a part of {whole}, which goes on with it", err=True)
+    say(f"{run_id} is a part of {whole}; the whole run is resumed", err=True)
     return replay_record(root, recorded_run(root, whole))
 
 
@@ -300,7 +300,7 @@ def _read_decisions(
     for handling, keys in keys_by_handling.items():
         for key in keys:
             if key in decisions:
-                raise click.UsageError(f"{key} is decided twice")
+                raise click.UsageError(f"{key} has two decisions; give only one")
             decisions[key] = handling
             if handling == "done":
                 _require_no_answers(record, root, key)
@@ -316,5 +316,7 @@ def _require_no_answers(record: RunRecord, root: Path, key: str) -> None:
     if answers:
         event = answers[0] if len(answers) == 1 else "EVENT"
         way = shell_command("send", root / record.run.run_id, event, "--answers", key)
-        which = "" if len(answers) == 1 else f", EVENT one of {', '.join(answers)}"
-        raise click.UsageError(f"{open_effect.intent.effect} {key} has answers: say which it gave, with `{way}`{which}")
+        which = "" if len(answers) == 1 else f", where EVENT is one of {', '.join(answers)}"
+        raise click.UsageError(
+            f"{open_effect.intent.effect} {key} has answers, so say which answer it gave: `{way}`{which}"
+        )

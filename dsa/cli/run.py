@@ -334,7 +334,7 @@ def _text(arguments: Mapping[str, Any]) -> str:
     if text is None or not text.strip():
         raise click.UsageError('--policy needs a TEXT for the policy: dsa run --policy NAME "..."')
     if arguments["data"] is not None:
-        raise click.UsageError("--data goes with FILE: a policy takes a TEXT")
+        raise click.UsageError("--data goes only with FILE; a policy takes a TEXT")
     return require_text(text, "TEXT")
 
 
@@ -352,8 +352,10 @@ def _config(over: str | None, model: str | None) -> dict[str, Any]:
 @click.command("run", cls=JsonRunCommand)
 @click.argument("file", required=False, metavar="FILE")
 @click.argument("specification", required=False)
-@click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other texts.")
-@click.option("--data", metavar="DATA", help="The data of the first event, in place of SPECIFICATION: JSON, or a text.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The random seed; another seed gives other texts.")
+@click.option(
+    "--data", metavar="DATA", help="The data of the first event, as JSON or plain text, in place of SPECIFICATION."
+)
 @runs_option
 @watching_options
 @or_policy
@@ -515,7 +517,9 @@ def specification_for(machine: Machine, text: str | None) -> str | None:
     if text is None or not text.strip():
         return default_specification(machine) or None
     if not takes_specification(machine):
-        raise click.UsageError(f"{machine.name} has no event '{SPECIFICATION}' from outside: it takes no SPECIFICATION")
+        raise click.UsageError(
+            f"{machine.name} has no event '{SPECIFICATION}' from outside, so it takes no SPECIFICATION"
+        )
     return require_text(text, "SPECIFICATION")
 
 

@@ -120,7 +120,7 @@ class RunWatchers:
         names = sorted({name for text in _texts(data) for _, name in self._secrets.places(text)})
         if names:
             marks = ", ".join(f"[secret {name}]" for name in names)
-            say(f"note: {what} has a secret in it; the run, and its model, get {marks} in its place", err=True)
+            say(f"note: {what} contains a secret; the run and its model get {marks} instead", err=True)
 
 
 def _texts(data: object) -> Iterator[str]:
@@ -198,7 +198,7 @@ runs_option = click.option(
     "root",
     default=DEFAULT_RUNS,
     show_default=True,
-    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE for a Temporal server, with ?queue=NAME at its end to choose the workers that perform the effects.",
+    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE for a Temporal server; add ?queue=NAME to that address to choose the workers that perform the effects.",
 )
 _BUDGET = (
     "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
@@ -237,8 +237,8 @@ def find(ids: Sequence[str], name: str, root: Path) -> str:
     if len(whole_matches) == 1:
         return whole_matches[0]
     if whole_matches:
-        message = f"'{name}' is a part of {len(whole_matches)} runs in {place_text(root)}: {_some(whole_matches)}"
-        raise CommandExit(f"{message}; write more of it", EXIT_UNREADABLE)
+        message = f"'{name}' matches {len(whole_matches)} runs in {place_text(root)}: {_some(whole_matches)}"
+        raise CommandExit(f"{message}; write more of the name", EXIT_UNREADABLE)
     suggestion = nearest(name, (LAST, *ids))
     hint = f"did you mean '{suggestion}'?" if suggestion else f"the newest: {_some(ids[-_MOST_NAMED:])};"
     raise CommandExit(f"no run '{name}' in {place_text(root)}; {hint} `dsa runs` lists them all", EXIT_UNREADABLE)
@@ -284,14 +284,14 @@ def exit_on_faults(root: Path, directory: Callable[[], Path | None] = lambda: No
             show = shell_command("show", root / error.run)
             why = f"run {error.run} is under way, and goes on by itself; `{show}` says what it waits for. With --take, it is interrupted first"
             raise CommandExit(why, 1) from error
-        alive = "that process is alive, and goes on with it; --take takes the run from it"
+        alive = "that process is alive and goes on with the run; --take takes over the run"
         raise CommandExit(f"{error}: {alive}", 1) from error
     except DamageError as error:
         raise CommandExit(f"damaged: {error}", 1) from error
     except OtherMachineError as error:
         document = root / error.run / "machine.md"
         fits = f"`{shell_command('replay', root / error.run, '--against', 'FILE')}` says whether the run fits FILE"
-        hint = fits if is_on_server(root) else f"`dsa diff {document} FILE` shows what FILE changes, {fits}"
+        hint = fits if is_on_server(root) else f"`dsa diff {document} FILE` shows what FILE changes, and {fits}"
         raise CommandExit(f"{error}; {hint}", 1) from error
     except (ReplayMismatchError, GenerationError, StoreError) as error:
         raise CommandExit(str(error), 1) from error
@@ -302,7 +302,7 @@ def exit_on_faults(root: Path, directory: Callable[[], Path | None] = lambda: No
     except KeyboardInterrupt:
         at = directory()
         hint = (
-            f"; what was done so far is kept in {directory_text(at)}: `{shell_command('resume', at)}` goes on"
+            f"; what was done so far is saved in {directory_text(at)}; `{shell_command('resume', at)}` continues the run"
             if at
             else ""
         )

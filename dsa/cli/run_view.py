@@ -120,7 +120,9 @@ async def _said_at_ctrl_c(runs: Runs) -> AsyncIterator[None]:
         yield
     except asyncio.CancelledError:
         for run_id in runs.uninterrupted_ids:
-            say(f"{run_id} was not interrupted: no worker answers; the run goes on when one does", err=True)
+            say(
+                f"{run_id} was not interrupted, because no worker answers; the run goes on when a worker does", err=True
+            )
         raise
 
 
@@ -536,7 +538,7 @@ def _artifacts(finished_run: FinishedRun) -> str | None:
 
 def _redaction_text(run: Run) -> str | None:
     texts = [f"{entry.step} {entry.attempt} had {', '.join(entry.redacted)}" for entry in redacted_attempts(run)]
-    return f"{'; '.join(texts)}: it is kept with [secret ..] in that place" if texts else None
+    return f"{'; '.join(texts)}: the text is stored with [secret ..] in that place" if texts else None
 
 
 def _totals_text(finished_run: FinishedRun) -> str:

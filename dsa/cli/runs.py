@@ -94,7 +94,7 @@ class RunsCommand(JsonCommand, click.Group):
 @click.option(
     "--verify",
     is_flag=True,
-    help="Read and replay every run. This finds damage anywhere in a ledger, and runs whose table has changed since. Without it only the runs' "
+    help="Read and replay every run. This finds damage anywhere in a ledger, and runs whose table has changed since. Without --verify, only the runs' "
     "summaries are read, so damage elsewhere is not noticed.",
 )
 @click.option("--json", "json_wanted", is_flag=True, help="Print a JSON list, one object for each run.")
@@ -211,7 +211,7 @@ def _hint(every: Sequence[RunSummary], waiting_for: str | None, machine: str | N
     machines = {each.summary.machine for each in every}
     events = {event for each in every for event in each.summary.waits_for}
     if machine is not None and machine not in machines:
-        return f"; no run is of a machine '{machine}', {closest(machine, machines)}"
+        return f"; no run here is a run of '{machine}'; {closest(machine, machines)}"
     if waiting_for is not None and events and waiting_for not in events:
         return f"; no run waits for '{waiting_for}', {closest(waiting_for, events)}"
     return ""
@@ -225,7 +225,7 @@ def _say_none(folder: Path, *, is_filtered: bool, hint: str = "") -> None:
     left = sorted(each.parent.name for each in folder.glob("*/machine.md"))
     if left:
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-        raise CommandExit(f"{folder}: damaged: the ledger has no run, and {left[0]}{more} left a folder here", 1)
+        raise CommandExit(f"{folder}: damaged: the ledger has no run, but runs left folders here: {left[0]}{more}", 1)
     say(f"{place_text(folder)}: no run is kept here")
 
 

@@ -124,14 +124,14 @@ def command(
     refusals = _refusals_in(_delivery(folder, message), run_input) if is_posted else finished_run.refusals
     _say_refused(refusals, now, folder / now.run_id)
     if finished_run.rest.in_doubt and not key:
-        say(f"{event} was not sent: first decide what is in doubt", err=True)
+        say(f"{event} was not sent; first decide about the effects in doubt", err=True)
     print_result(finished_run, terminal(), json_wanted=options.json_wanted, refusals=refusals)
     sys.exit(exit_code(finished_run.rest, refusals))
 
 
 def _go_on_in_words(record: RunRecord, root: Path, run_input: RunInput, manner: Manner) -> FinishedRun:
     """Go on with a run. If one on a server takes a while, print what it waits for: a worker does the work, and may show nothing here."""
-    timer = threading.Timer(_LONG_S, say, [f"waiting for {record.run.run_id} to rest"], {"err": True})
+    timer = threading.Timer(_LONG_S, say, [f"waiting for {record.run.run_id} to pause or end"], {"err": True})
     timer.daemon = True
     if is_on_server(root) and not manner.options.quiet:
         timer.start()
@@ -198,7 +198,9 @@ def _require_one_question(run: Run, event: str, directory: Path) -> None:
             f"\n  {shell_command('send', directory, event, at=key)}: {shorten(question_of(result))}"
             for key, result in open_questions.items()
         )
-        raise click.UsageError(f"'{event}' could answer any of {len(open_questions)} open questions: say which{lines}")
+        raise click.UsageError(
+            f"'{event}' could answer any of {len(open_questions)} open questions; use one of these commands:{lines}"
+        )
 
 
 def _post(
@@ -243,7 +245,7 @@ def _print_outcome(
         waits = message if outcome is None else None
         print_json(attrs.evolve(report, exit_code=code, refusals=refusals, message_id=waits).to_json())
     elif outcome is None:
-        say(f"{occurrence.event} is posted, not taken yet: {report.holder} holds the run")
+        say(f"{occurrence.event} is posted but not taken yet, because {report.holder} holds the run")
     elif not refusals:
         say(f"{occurrence.event} was taken: the run is in {outcome.state}")
     if report.run is not None and report.folder is not None:

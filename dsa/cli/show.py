@@ -36,14 +36,17 @@ from dsa.trace import escape_cell, show_occurrence, show_values, table_lines
 @click.argument("run")
 @runs_option
 @click.option(
-    "--as-scenario", "form", flag_value="scenario", help="Print the run as a scenario to paste into its spec."
+    "--as-scenario",
+    "form",
+    flag_value="scenario",
+    help="Print the run as a scenario to paste into the spec of its machine.",
 )
 @click.option("--percepts", "form", flag_value="percepts", help="Print a table of what the run perceived and did.")
 @click.option(
     "--provenance",
     "form",
     flag_value="provenance",
-    help="Print the tree of attempts: which refines which, and their feedback.",
+    help="Print the tree of attempts: which attempt refines which, and the feedback on each.",
 )
 @click.option(
     "--counters",
@@ -55,15 +58,19 @@ from dsa.trace import escape_cell, show_occurrence, show_values, table_lines
     "--transcript",
     "form",
     flag_value="transcript",
-    help="Print a conversation or a coding run as it was shown while it went on.",
+    help="Print a conversation or a coding run as it was shown while it ran.",
 )
 @click.option("--diff", "form", flag_value="diff", help="Print the changes of a coding run to its workspace.")
 @click.option("--errors", "form", flag_value="errors", help="Print the exceptions of your code, with tracebacks.")
-@click.option("--jsonl", "form", flag_value="jsonl", help="Print the ledger, one entry a line as JSON.")
+@click.option("--jsonl", "form", flag_value="jsonl", help="Print the ledger, one entry per line, as JSON.")
 @click.option(
-    "--after", type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Print only the entries after this one."
+    "--after",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="NUMBER",
+    help="Print only the entries after entry NUMBER.",
 )
-@click.option("--json", "json_wanted", is_flag=True, help="Print its status and its results as one JSON object.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print the run's status and results as one JSON object.")
 def command(run: str, root: str, form: str | None, after: int, *, json_wanted: bool) -> None:
     """Show what happened in RUN, event by event, and its status.
 
@@ -74,7 +81,7 @@ def command(run: str, root: str, form: str | None, after: int, *, json_wanted: b
     if form and json_wanted:
         raise click.UsageError("--json prints one object: it cannot be combined with another form")
     if after and (json_wanted or form not in {None, "jsonl"}):
-        raise click.UsageError("--after goes with the story, as text or with --jsonl")
+        raise click.UsageError("--after works only with the default output or with --jsonl")
     folder = Path(root)
     stored_run = recorded_run(folder, run)
     if json_wanted:
@@ -90,7 +97,7 @@ def command(run: str, root: str, form: str | None, after: int, *, json_wanted: b
         if summary.queue:
             say(f"queue  {summary.queue}")
         if wanted_worker:
-            say(f"it waits for {wanted_worker}")
+            say(f"the run waits for {wanted_worker}")
     else:
         for line in _lines(stored_run, folder, form, after):
             say(line)
@@ -120,7 +127,8 @@ def _lines(stored_run: StoredRun, root: Path, form: str | None, after: int) -> I
     elif form == "errors":
         if is_on_server(root):
             raise CommandExit(
-                "the server keeps no tracebacks: `dsa work --log debug` prints those of its effects", EXIT_UNREADABLE
+                "the server stores no tracebacks; `dsa work --log debug` prints the tracebacks of its effects",
+                EXIT_UNREADABLE,
             )
         yield from error_lines(root / stored_run.run)
     else:
@@ -190,7 +198,7 @@ def scenario_lines(record: RunRecord) -> Iterator[str]:
     changes = {name: value for name, value in record.first.parameters if default[name] != value}
     scenario, left_out = _scenario_of(run.machine, run_percepts, f"run {run.run_id}", changes)
     if scenario is None:
-        why = "it cannot say which of several timers of one duration is meant"
+        why = "a scenario cannot say which of several timers with the same duration is meant"
         raise CommandExit(f"no scenario can express run {run.run_id}: {why}", 1)
     yield f"## Scenario: {scenario.name}"
     yield from scenario_text(scenario).split("\n")

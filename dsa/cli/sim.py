@@ -71,7 +71,7 @@ def report_lines(
 
 
 def _policies(subject: Subject) -> str:
-    return f"real ones of {', '.join(sorted(subject.handlers))}" if subject.handlers else "made up"
+    return f"real ones for the effects {', '.join(sorted(subject.handlers))}" if subject.handlers else "made up"
 
 
 def _coverage(subject: Subject, outcome: CampaignResult, least: float) -> Iterator[str]:
@@ -90,7 +90,7 @@ def _triple_text(subject: Subject, triple: Triple) -> str:
 
 def _oracles(arguments: SimArguments, subject: Subject, outcome: CampaignResult) -> Iterator[str]:
     if not outcome.breaches:
-        yield f"oracles: all {len(ORACLES)} kept"
+        yield f"oracles: all {len(ORACLES)} hold"
         return
     seeds = {violation.seed for violation in outcome.breaches}
     yield f"oracles: broken by {len(seeds):,} seeds"
@@ -126,7 +126,7 @@ def seed_story_lines(arguments: SimArguments, subject: Subject, story: SeedResul
             case _:
                 yield f"{_INDENT}{entry_text(item, RUN_ID, intents)}"
     violation = story.violation
-    yield f"broken: {violation}" if violation else f"all oracles kept; {story.rows} rows, {story.lives} processes"
+    yield f"broken: {violation}" if violation else f"all oracles hold; {story.rows} rows, {story.lives} processes"
     yield f"again: {arguments.again(story.seed)}"
 
 
@@ -196,7 +196,7 @@ _MOST_WORKERS = 8
     "--seed",
     type=click.IntRange(min=0),
     metavar="S",
-    help="The first seed. Without --seeds, simulate only this one and print its events.",
+    help="The first seed. Without --seeds, simulate only this seed and print its events.",
 )
 @param_option("Set a parameter, such as rmax=1.")
 @family_option()
@@ -204,7 +204,7 @@ _MOST_WORKERS = 8
     "--coverage",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="Exit with 1 if less than PERCENT of all combinations were simulated. A combination is a row, a moment while it is handled, and a fault at that moment. [default: 95; with --seed or --seeds: none]",
+    help="Exit with 1 if less than PERCENT of all combinations were simulated. A combination is a row, a point in its handling, and a fault at that point. [default: 95; with --seed or --seeds: none]",
 )
 @click.option(
     "--workers",

@@ -27,7 +27,7 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
 @click.option(
     "--extra",
     type=click.IntRange(min=0),
-    help="With --complete: find faults also in implementations that have up to this many states more than the machine. [default: 0]",
+    help="With --complete: find faults also in implementations that have up to this many more states than the machine. [default: 0]",
 )
 @click.option(
     "--refused",
@@ -53,7 +53,7 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Write to PATH: a name such as test_x.py gives pytest tests, a name such as x.md a spec with scenarios. Without -o, scenarios are printed.",
+    help="Write to PATH: a name such as test_x.py gives pytest tests, a name such as x.md gives a spec with scenarios. Without -o, scenarios are printed.",
 )
 @click.option("--force", is_flag=True, help="Overwrite OUTPUT, and lose your changes in it.")
 def command(
@@ -113,7 +113,7 @@ def _read_observation(machine: Machine, text: str) -> Observation:
     names = ("state", "pending", "reasons", "all", *variables)
     for word in words:
         if word not in names:
-            raise click.UsageError(f"--observe {word}: there is no such word; {closest(word, names)}")
+            raise click.UsageError(f"--observe cannot take '{word}'; {closest(word, names)}")
     values = tuple(name for name in variables if name in words)
     return Observation("state" in words, values, "pending" in words, "reasons" in words)
 
@@ -158,7 +158,7 @@ def _pytest(test_file: _TestFile, file: str, output: Path) -> str:
 def _spec(test_file: _TestFile, file: str, output: Path) -> str:
     sections = _scenarios(test_file)
     if not sections:
-        raise click.UsageError(f"{output}: nothing was written; -o test_x.py can express these tests")
+        raise click.UsageError(f"{output}: nothing was written; scenarios cannot express these tests, -o test_x.py can")
     path = locate(file)
     if (reference := machine_of(read_text(path))) is not None:  # a spec refers to a machine, not to another spec
         beside = path.parent / reference[0]
@@ -177,7 +177,7 @@ def _scenarios(test_file: _TestFile) -> Sequence[str]:
     sections, unsaid = as_scenarios(test_file.machine, test_file.tests, test_file.title, test_file.parameters)
     if unsaid:
         say(
-            f"{unsaid} of {len(test_file.tests)} tests cannot be scenarios (timers of one duration in several states); "
+            f"{unsaid} of {len(test_file.tests)} tests cannot be scenarios (several states have timers of the same duration); "
             "-o test_x.py writes all of them",
             err=True,
         )

@@ -49,7 +49,7 @@ def write_certificate(
     draft = certifier.draft()
     Path(out).write_text(json.dumps(draft.certificate, indent=1) + "\n", encoding="utf-8")
     say(
-        f"{out}: {draft.claims} claims; `dsa verify {out}` reads them"
+        f"{out}: {draft.claims} claims; `dsa verify {out}` checks them"
         if draft.claims
         else f"{out}: nothing is claimed",
         err=True,
@@ -104,7 +104,8 @@ def command(certificate: str, file: str | None, *, allow_missing: bool, json_wan
         if content["machine"] != machine_text:
             digest = hashlib.sha256(machine_text.encode()).hexdigest()
             _refuse(
-                certificate, f"it is about a different machine than {file}, whose behaviour has the digest {digest}"
+                certificate,
+                f"the certificate is about a different machine; the behaviour of {file} has the digest {digest}",
             )
         compare, required_claims = partial(require_same_steps, machine), _required_claims(machine)
     claims = content["claims"]
@@ -152,7 +153,7 @@ def _summary(refused_count: int, missing: int) -> str:
     parts = [f"{plural(refused_count, 'claim')} refused"] if refused_count else []
     if missing:
         parts.append(
-            f"{missing} of the requirements and properties of FILE {'is' if missing == 1 else 'are'} not claimed (--allow-missing)"
+            f"{missing} of the requirements and properties of FILE {'is' if missing == 1 else 'are'} not claimed (--allow-missing accepts this)"
         )
     return "; ".join(parts)
 

@@ -14,7 +14,9 @@ from dsa.expr import Outcome
 @click.command("why", cls=JsonCommand)
 @click.argument("event")
 @click.argument("file")
-@click.option("--in", "state", required=True, metavar="STATE", help="The state that the event comes in.")
+@click.option(
+    "--in", "state", required=True, metavar="STATE", help="The state that the machine is in when the event comes."
+)
 @click.option(
     "--given",
     "assignments",

@@ -62,7 +62,7 @@ class WorkPrinter:
 @click.command("work", cls=JsonCommand)
 @click.argument("folders", metavar="[FOLDER]...", nargs=-1)
 @runs_option
-@click.option("--once", is_flag=True, help="Take up what is due now, and end: for cron.")
+@click.option("--once", is_flag=True, help="Take up the runs that are due now, then exit; useful with cron.")
 @click.option("--machine", metavar="NAME", help="Only runs of this machine. Not on Temporal.")
 @click.option(
     "--limit",

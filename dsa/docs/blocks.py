@@ -211,7 +211,7 @@ def _scenarios(machine: Machine) -> tuple[Part, ...]:
     for scenario in machine.scenarios:
         settings = scenario_settings(scenario)
         parts += [Caption(scenario.name, f"at {settings}" if settings else ""), Grid(*scenario_cells(scenario))]
-    return tuple(parts) or (Sentence("It has no scenarios."),)
+    return tuple(parts) or (Sentence("The machine has no scenarios."),)
 
 
 _NAMESPACE = "http://www.w3.org/2000/svg"

@@ -200,7 +200,7 @@ class _Reader:
 
     def _not_closed(self, block: MarkedBlock, before: str) -> None:
         message = f"the block {block.kind} is not closed before {before}"
-        self._fault(block.span, message, f"write {END} in a line of its own where it ends")
+        self._fault(block.span, message, f"write {END} in a line of its own where the block ends")
 
     def _report_misplaced(self, line: int, *, is_end: bool) -> None:
         """Report a marker that is not alone in its line, or not at the left margin, or not complete."""
@@ -234,7 +234,7 @@ def _block(words: str, span: Span) -> MarkedBlock:
     if kind not in BLOCKS:
         raise BlockError(f"there is no block '{kind}'", closest(kind, BLOCKS))
     if not rest:
-        hint = f"write <!-- dsa:{kind} PATH -->: a path from the folder of this page, or the name of a shipped machine"
+        hint = f"write <!-- dsa:{kind} PATH -->, where PATH is a path from the folder of this page, or the name of a shipped machine"
         raise BlockError(f"the block {kind} does not name a document", hint)
     document, *option_words = rest
     options = tuple(_option(kind, each) for each in option_words)
@@ -255,7 +255,7 @@ def _option(kind: str, word: str) -> tuple[str, str]:
     values = options[name]
     if values == ():
         if equals:
-            raise BlockError(f"the option '{name}' has no value", f"write {name} alone")
+            raise BlockError(f"the option '{name}' takes no value", f"write {name} alone")
     elif not text or (values is not None and text not in values):
         message = f"'{text}' is not a value of the option '{name}'" if text else f"the option '{name}' needs a value"
         raise BlockError(
@@ -268,7 +268,9 @@ def _require_sense(options: Mapping[str, str]) -> None:
     """Raise BlockError when the options of a diagram contradict each other."""
     is_svg = options.get("format") == "svg"
     if "file" in options and not is_svg:
-        raise BlockError("only a diagram with format=svg is written to a file", "add format=svg, or delete file")
+        raise BlockError(
+            "only a diagram with format=svg is written to a file", "add format=svg, or delete the option 'file'"
+        )
     if "direction" in options and is_svg:
         raise BlockError("the option 'direction' is for Mermaid", "delete direction, or delete format=svg")
 
@@ -303,16 +305,15 @@ class Library:
         path = folder / part.file
         if not _FILE.fullmatch(part.file) or ".." in path.relative_to(folder).parts or not path.parent.is_dir():
             raise BlockError(
-                f"'{part.file}' is not a name for a drawing", "write file=NAME.svg, below the folder of this page"
+                f"'{part.file}' is not a name for a drawing",
+                "write file=NAME.svg, in the folder of this page or below it",
             )
         if path.is_symlink() or not path.parent.resolve().is_relative_to(folder.resolve()):
-            raise BlockError(
-                f"{part.file} is a link, or in a folder that is one", "write file=NAME.svg with another name"
-            )
+            raise BlockError(f"{part.file} is a link, or its folder is a link", "write file=NAME.svg with another name")
         before = read_bytes(path) if path.exists() else None
         if before is not None and not is_sealed(before.decode("utf-8", "replace")):
             raise BlockError(
-                f"{part.file} is there, and dsa docs has not drawn it", "write file=NAME.svg with another name"
+                f"{part.file} exists already, and dsa docs did not draw it", "write file=NAME.svg with another name"
             )
         new = PageDrawing(path, before, label_of(part.machine), dot(part.machine))
         drawing = self._drawings.setdefault(path.resolve(), new)
@@ -326,7 +327,9 @@ def _document(name: str, path: Path) -> CheckedDocument:
     if result.machine is None:
         diagnostics = result.diagnostics
         more = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
-        raise BlockError(f"{name} is not a machine: {diagnostics[0].message}{more}", f"`dsa check {path}` says where")
+        raise BlockError(
+            f"{name} is not a machine: {diagnostics[0].message}{more}", f"`dsa check {path}` shows where the errors are"
+        )
     return CheckedDocument(result.machine, result.diagnostics, _check)
 
 

@@ -216,7 +216,7 @@ def _was_asked(run: Run, occurrence: Occurrence, at: str | None) -> bool:
     open_keys = tuple(answerable_questions(run, occurrence.event))
     if at is None and len(open_keys) > 1:
         raise OccurrenceError(
-            f"'{occurrence.event}' answers one of several questions: name its place, one of {', '.join(open_keys)}"
+            f"'{occurrence.event}' can answer several questions; give the place of one of them: {', '.join(open_keys)}"
         )
     if at is not None and run.keys.get(at) == effect:
         return at in open_keys

@@ -112,7 +112,7 @@ def read_document(name: str, families: Mapping[str, str] | None = None) -> Docum
         base_text = _text_of_a_document(base)
     except DocumentError:
         message = f"'{reference}' cannot be read as a document"
-        hint = f"write a path from this document's folder, or a shipped machine; {closest(reference, _machines())}"
+        hint = f"write a path from this document's folder, or the name of a shipped machine; {closest(reference, _machines())}"
         return DocumentReading(None, (Diagnostic("DSA113", "error", message, span, hint),))
     if machine_of(base_text) is not None:
         message = f"{reference} is a spec, not a machine"

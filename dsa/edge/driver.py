@@ -380,9 +380,7 @@ class Driver:
 
     def _settle(self, intent: Intent, handling: Handling) -> None:
         """Record that an effect in doubt counts as failed, or as done."""
-        message = (
-            f"the run was cut off while it was under way; it counts as {'failed' if handling == 'fail' else 'done'}"
-        )
+        message = f"the run was cut off while the effect was under way; the effect counts as {'failed' if handling == 'fail' else 'done'}"
         steps = [error_step(intent.effect, IN_DOUBT, message)] if handling == "fail" else []
         self.keep(result_of(intent, steps, at_ms=self.clock.wall_ms()))
         if intent.effect in self.run.machine.answers:

@@ -96,7 +96,7 @@ def replace_file(path: Path, content: bytes, before: bytes | None) -> None:
     if _content(target) != before:
         raise DocumentError(str(path), "it was changed in the meantime; nothing was written; try again")
     if before is not None and not os.access(target, os.W_OK):
-        raise DocumentError(str(path), "the file may not be written")
+        raise DocumentError(str(path), "the file is not writable")
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -193,7 +193,7 @@ class Branch:
     def _take_lock(self) -> int:
         """Make git's lock file, once nobody else holds it; return its descriptor."""
         self._remove_leftover()
-        otherwise = f"git holds {self._lock}; if no git process is running here, one left it behind: remove it"
+        otherwise = f"git holds the lock {self._lock}; if no git process is running here, remove this leftover file"
         return self._wait(self._make_lock, otherwise)
 
     def _make_lock(self) -> int | None:
@@ -292,7 +292,7 @@ def require_repository(path: Path) -> None:
         raise artifact_store_error(
             path,
             f"artifacts need a bare repository with sha1 objects and refs in files; this has bare={is_bare}, "
-            f"objectformat={object_format}, refstorage={refs}. Write a path that does not exist yet, and one is made there",
+            f"objectformat={object_format}, refstorage={refs}. Write a path that does not exist yet, and a repository is made there",
         )
 
 
@@ -623,7 +623,7 @@ def _write_view(
 ) -> None:
     """Write texts and their last feedback under the given names. Raises FileExistsError unless the folder is empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} is not empty; write an empty folder, or one that does not exist yet")
+        raise FileExistsError(f"{folder} is not empty; name an empty folder, or one that does not exist yet")
     for artifact_id, text in texts:
         _write(folder / names[artifact_id], text)
     for attempt in attempts:

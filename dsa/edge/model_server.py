@@ -141,7 +141,7 @@ _SENTENCES = {
     "authentication": "{where} refused the key for {model}; set it in the environment ({variable})",
     "content_filter": "A content filter at {where} stopped {model}; reword the task or use another model",
     "rate_limit": "{model} at {where} is over its rate limit or quota; wait, or use another model or key",
-    "used_up": "The quota of {model} at {where} is used up; look at its account, or use another model or key",
+    "used_up": "The quota of {model} at {where} is used up; check your account there, or use another model or key",
     "not_found": "{where} does not know the model {model}, or is not the address of an OpenAI-compatible server; check both",
     "timeout": "{model} at {where} gave up waiting; try again, or use a faster model",
     "server_error": "The server of {model} at {where} failed; try again later",
@@ -317,12 +317,12 @@ class Retries:
         """Add to the error of the last try how many tries there were, and whether the server's wish to wait ended them. Return the error."""
         sentences = [str(error)]
         if tries > 1:
-            sentences.append(f"It was tried {tries} times.")
+            sentences.append(f"The request was tried {tries} times.")
         asked_s = error.server.wait_s
         if asked_s is not None and self._left(error, tries - 1) and self._too_long(asked_s, since_s):
             in_all = " in all" if self.most_s <= self.longest_pause_s else ""
-            longest = f"{min(self.longest_pause_s, self.most_s):g} s is the longest wait{in_all}"
-            sentences.append(f"It was not tried again: the server asks to wait {asked_s:g} s, and {longest}.")
+            longest = f"the longest allowed wait is {min(self.longest_pause_s, self.most_s):g} s{in_all}"
+            sentences.append(f"The request was not tried again: the server asks to wait {asked_s:g} s, but {longest}.")
         error.args = (" ".join(sentences),)
         return error
 

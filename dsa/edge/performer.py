@@ -329,7 +329,7 @@ class Performer:
                 await clock.sleep(backoff_s(number))
             limit = self._spent_limit(effect) if self._meter.has_limits else None
             if limit is not None:
-                answer = error_step(effect, BUDGET, f"its budget is spent: {limit}")
+                answer = error_step(effect, BUDGET, f"the budget is spent: {limit}")
                 host.keep(result_of(intent, [answer], at_ms=clock.wall_ms()))
                 break
             conclude = partial(self._conclude, intent, plan, clock.now_s(), is_last=number == last)
@@ -493,7 +493,7 @@ class Performer:
             self._meter.follow(self._host.run.ledger)
             limit = self._meter.call_limit(effect)
             if limit is not None:
-                raise BudgetSpentError(f"its budget is spent: {limit}")
+                raise BudgetSpentError(f"the budget is spent: {limit}")
         if isinstance(entry, CallEntry) and entry.in_doubt == "retry":
             self._host.record(entry)
         else:
@@ -504,7 +504,7 @@ class Performer:
         left, declared_ms = self._meter.seconds_left(about.name) if self._meter.has_limits else inf, about.time_limit_ms
         if declared_ms is not None and declared_ms / 1000 < left:
             return TimeLimit(declared_ms / 1000, "its time limit (column `time limit` of Effects)")
-        return TimeLimit(left, "what its budget of seconds leaves") if left < inf else None
+        return TimeLimit(left, "the rest of its budget of seconds") if left < inf else None
 
 
 @attrs.frozen

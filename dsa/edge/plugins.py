@@ -71,7 +71,7 @@ class Packages:
         for name, points in sorted(self._points().items()):
             if name in own:
                 faults.append(
-                    f"the {self.what} '{name}' of {_package_list(points)} is never used: the name is dsa's own"
+                    f"the {self.what} '{name}' of {_package_list(points)} is never used, because this name belongs to dsa"
                 )
             elif name not in known_kinds:
                 try:

@@ -218,10 +218,10 @@ def _run(program: Path, text: Path, library: Path) -> None:
             [program, *_FLAGS, "-o", library, text], capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
-        raise _compile_error(f"{program} did not compile: {problem}") from problem
+        raise _compile_error(f"{program} could not compile the code: {problem}") from problem
     if result.returncode != 0:
         first = next((line for line in result.stderr.splitlines() if "error" in line), result.stderr.strip())
-        raise _compile_error(f"{program} did not compile (exit {result.returncode}): {first}")
+        raise _compile_error(f"{program} could not compile the code (exit {result.returncode}): {first}")
 
 
 def environment_secrets(options: SecretOptions | None = None) -> Secrets:

@@ -294,7 +294,7 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
             message = f"A content filter stopped {name}; reword the task or use another model."
             raise GenerationError(message, "content_filter", usage)
         if not result.content:
-            what = "an answer that is only a draft" if result.reasoning else "an answer without text"
+            what = "only its reasoning, without an answer" if result.reasoning else "an answer without text"
             message = f"{name} gave {what}; try again or use another model."
             raise GenerationError(message, "bad_answer", usage)
 
@@ -314,4 +314,4 @@ def budget_of(most: int | None, count: Callable[[str], int] | None) -> TokenBudg
     """Return the budget for an option and a function; None if there is no budget. Without a function each byte counts as a token."""
     if most is None:
         return None
-    return TokenBudget(most) if count is None else TokenBudget(most, count, "by the function that was given")
+    return TokenBudget(most) if count is None else TokenBudget(most, count, "by the function count_tokens")

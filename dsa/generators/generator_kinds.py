@@ -45,7 +45,7 @@ def register(kind: str) -> Callable[[_Build], _Build]:
 
     def add(build: _Build) -> _Build:
         if kind in OWN:
-            raise ValueError(f"'{kind}' is a kind of dsa's own: register another name")
+            raise ValueError(f"'{kind}' is one of dsa's own kinds: register yours under another name")
         KINDS[kind] = kind_of(kind, build, _SUPPLIABLE)
         return build
 
@@ -99,7 +99,7 @@ def _llm(
     if model.startswith(SCHEMES):
         if api_base:
             raise ValueError(
-                f"api_base = {api_base} is for LiteLLM's names only; the model {model} already has an address"
+                f"api_base = {api_base} can be used only with a LiteLLM name; the name of the model {model} is already an address"
             )
         return OpenAICompatibleGenerator(model, timeout_s=timeout_s, retries=retries, **numbers)
     return LiteLLMGenerator(model, api_base=api_base, timeout_s=timeout_s, retries=retries, **numbers)

@@ -98,7 +98,9 @@ def require_model_name(name: str) -> None:
     elif re.match(r"[^/:]*://", name):
         raise ValueError(f"'{name}' is not the address of a model: it must begin with {' or '.join(SCHEMES)}")
     elif _HOST.match(name) or "#" in name:
-        raise ValueError(f"'{name}' is not a model: an address begins with {SCHEMES[0]}, as http://HOST/v1#MODEL")
+        raise ValueError(
+            f"'{name}' is not a model: an address begins with {SCHEMES[0]}, for example http://HOST/v1#MODEL"
+        )
     elif ":" in name and _is_near(before, SCRIPT_PREFIX.rstrip(":")):
         raise ValueError(f"'{name}' is not a model; did you mean '{SCRIPT_PREFIX}{name.partition(':')[2]}'?")
     elif name == before and (_is_near(name, LOCAL) or _is_near(name, SCRIPT_PREFIX.rstrip(":"))):

@@ -55,7 +55,7 @@ def read_stream(litellm: Any, stream: Any, reconciler: StreamReconciler, model: 
         reconciler.feed({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
     result = attrs.evolve(reconciler.finish(), model="")
     if finish is None and result.error is None:  # the last chunk says `stop` though the provider did not
-        message = "the stream ended without a sign that it was finished"
+        message = "the stream ended without a finish reason"
         result = attrs.evolve(result, error=StreamError("interrupted", message), finish_reason=None)
     if not any(getattr(chunk, "usage", None) for chunk in chunks):
         return attrs.evolve(result, usage=None)
@@ -358,12 +358,12 @@ def _budget(model: str, most: int | None, count: Callable[[str], int] | None) ->
     if most is None:
         return None
     if count is not None:
-        return TokenBudget(most, count, "by the function that was given")
+        return TokenBudget(most, count, "by the function count_tokens")
 
     def count_text(text: str) -> int:
         return int(_litellm().token_counter(model=model, messages=[{"role": "user", "content": text}]))
 
-    return TokenBudget(most, count_text, f"as LiteLLM counts for {model}")
+    return TokenBudget(most, count_text, f"by LiteLLM for {model}")
 
 
 def _with_tools(tools: Sequence[Mapping[str, Any]]) -> _Request:

@@ -67,7 +67,7 @@ class ProviderName:
     def translate(self, error: Exception) -> GenerationError:
         """Return the error for what LiteLLM raised, with the server's words if there are any."""
         if _NO_PROVIDER in str(error):
-            hint = "write it as provider/model, such as openai/gpt-4o-mini, or write local or scripted:FILE"
+            hint = "write the model as provider/model, such as openai/gpt-4o-mini, or write local or scripted:FILE"
             return GenerationError(f"LiteLLM does not know a provider for '{self.model}'; {hint}.", "not_found")
         causes = _causes(error)
         names = {name for cause in causes for name in _names(cause)}
@@ -109,7 +109,7 @@ _SENTENCES = {
     "content_filter": "A content filter stopped {model}; reword the task or use another model",
     "authentication": "{model} refused the key; set the provider's key in the environment (OPENAI_API_KEY and the like)",
     "rate_limit": "{model} is over its rate limit or quota; wait, or use another model or key",
-    "used_up": "The quota of {model} is used up; look at its account, or use another model or key",
+    "used_up": "The quota of {model} is used up; check your account at the provider, or use another model or key",
     "timeout": "{model} did not answer within {timeout_s} s; raise timeout_s or use a faster model",
     "gave_up": "{where} gave up waiting for {model}; try again or use a faster model",
     "unreachable": "{model} cannot be reached at {where}; check that the server runs and that the address is right",
@@ -119,7 +119,7 @@ _SENTENCES = {
     "server_error": "The server of {model} failed; try again later",
     "cut_off": "The answer of {model} was cut off at its limit of tokens; raise max_tokens, or ask for less",
     "nothing": "{where} did not give an answer for {model}; check the address",
-    "no_address": "'{where}' is not an address for {model}; write it as http://HOST:PORT/v1 or https://.. ({given_by})",
+    "no_address": "'{where}' is not an address for {model}; write it as http://HOST:PORT/v1 or https://.. (the address comes from {given_by})",
     "failed": "{model} could not answer",
     "too_large": "{model} does not stop: its answer has more than {most} bytes, and was cut off there; set max_tokens",
     "malformed": "{model} gave an answer that its provider calls malformed; try again or use another model",

@@ -70,7 +70,7 @@ def load_script(path: str | Path) -> ScriptedGenerator:
         raise DocumentError(str(path), f"the script cannot be read: {reason}") from error
     steps = parse_script(text)
     if not any(steps.values()):
-        raise DocumentError(str(path), "the script has no reply: write each as a fenced block (```)")
+        raise DocumentError(str(path), "the script has no reply: write each reply as a fenced block (```)")
     return ScriptedGenerator(steps.pop(""), steps, source=str(path))
 
 
@@ -101,7 +101,7 @@ class FunctionGenerator(GeneratorInterface):
     def __init__(self, function: Callable[[str], str | Artifact]) -> None:
         self._name = getattr(function, "__name__", type(function).__name__)
         if not callable(function):
-            raise TypeError(f"a FunctionGenerator needs a function of the prompt; this is a {self._name}")
+            raise TypeError(f"a FunctionGenerator needs a function that takes the prompt, but got a {self._name}")
         if any(map(_is_async, (function, type(function).__call__))):
             raise TypeError(f"{self._name} is an async function{_MEANT_ASYNC}")
         self._function = function

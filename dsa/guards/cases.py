@@ -105,7 +105,7 @@ def _read_case(case: Case | tuple[str, object]) -> tuple[str, object]:
     try:
         return call.strip(), ast.literal_eval(expected_value.strip())
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
-        raise ValueError(f"'{expected_value}', expected of {call}, is not a Python literal") from error
+        raise ValueError(f"the expected value '{expected_value}' of {call} is not a Python literal") from error
 
 
 # -- what the child reported --------------------------------------------------------------------------------------
@@ -186,10 +186,10 @@ def _reason(outcome: SandboxOutcome, report: _Report, bounds: Bounds) -> str:
     if outcome.end == "signalled":
         if outcome.cpu_s > bounds.cpu_s - 0.5:
             return f"it used more than {bounds.cpu_s} s of processor time."
-        return f"the process was killed ({_signal_name(outcome.code)}), because it crashed or used too much."
+        return f"the process was killed ({_signal_name(outcome.code)}), because it crashed or exceeded a limit."
     if outcome.end == "exited":
         return "the process ended before all calls were done."
-    return "the process was lost."
+    return "the process ended for an unknown reason."
 
 
 def _signal_name(number: int) -> str:

@@ -50,7 +50,7 @@ def _evaluate(call: str, namespace: dict[str, object]) -> tuple[str, str]:
     except ValueError as odd:
         return "odd", str(odd)
     except BaseException as error:  # noqa: BLE001  # a value too deep or too large
-        return "odd", f"a value that cannot be written down ({type(error).__name__})"
+        return "odd", f"a value that cannot be written as a literal ({type(error).__name__})"
 
 
 def _literal(value: Any) -> str:  # noqa: ANN401  # anything at all

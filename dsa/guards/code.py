@@ -182,7 +182,7 @@ class ForbiddenGuard(GuardInterface):
         self, imports: tuple[str, ...] = IMPORTS, calls: tuple[str, ...] = CALLS, *, fatal: bool = True
     ) -> None:
         if not imports and not calls:
-            raise ValueError("this guard forbids nothing: write imports or calls")
+            raise ValueError("this guard forbids nothing: set its option imports or calls")
         _require_names("imports", imports, "")
         _require_names("calls", calls, "*")
         self._imports, self._fatal = tuple(imports), fatal
@@ -223,9 +223,9 @@ def _require_names(option: str, names: tuple[str, ...], wild: str) -> None:
     for name in names:
         plain = name.replace(wild, "a") if wild else name
         if not all(part.isidentifier() for part in plain.split(".")):
-            characters = "dots and *" if wild else "dots; a module stands for everything in it"
+            characters = "dots and *" if wild else "dots (a module covers everything in it)"
             raise ValueError(
-                f"{option} lists forbidden names, but '{name}' is not a name, so it would never match: names have letters, digits, _ and {characters}; a comma separates two"
+                f"{option} lists forbidden names, but '{name}' is not a name, so it would never match; a name has letters, digits, _ and {characters}; separate names by commas"
             )
 
 

@@ -20,7 +20,7 @@ MOST_LINES, MOST_CHARACTERS = 20, 2_000
 MOST_QUOTED = 160
 _MOST_IN_A_LINE = 300
 _ENOUGH = 10 * MOST_CHARACTERS  # of a longer text, only this much of each end is looked at
-_LEFT_OUT = "... (some of it is left out)"
+_LEFT_OUT = "... (some text is left out)"
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]+")
 
 

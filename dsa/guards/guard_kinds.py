@@ -155,7 +155,7 @@ def register(kind: str) -> Callable[[_Build], _Build]:
 
     def add(build: _Build) -> _Build:
         if kind in OWN:
-            raise ValueError(f"'{kind}' is a kind of dsa's own: register another name")
+            raise ValueError(f"'{kind}' is one of dsa's own kinds: register yours under another name")
         KINDS[kind] = kind_of(kind, build, _SUPPLIABLE)
         return build
 
@@ -302,8 +302,8 @@ class _Builder:
         if "parts" not in kind.supplied_arguments:
             return self._with_own_data(guard, name)
         if row.uses:
-            message = f"guard {name} is a composition of others, and uses data itself"
-            raise BindingError(message, span, "let the parts use it")
+            message = f"guard {name} combines other guards, so it cannot use data itself"
+            raise BindingError(message, span, "fill in the column 'uses' for its parts instead")
         return guard
 
     def _with_own_data(self, guard: GuardInterface, name: str) -> GuardInterface:
@@ -356,7 +356,7 @@ class _Builder:
         step = self.machine.step_named.get(above[0]) if above else None
         if step is not None and _TESTS not in dict(step.uses):
             message = f"{owner} of step {step.name} needs the tests of an earlier step, but the step uses nothing as '{_TESTS}'"
-            raise BindingError(message, step.span, f"write into its column uses: {_TESTS} = STEP")
+            raise BindingError(message, step.span, f"in the column 'uses' of this step, write: {_TESTS} = STEP")
 
     def _parts(
         self, kind: ComponentKind, row: Guard, above: tuple[str, ...], span: Span | None
@@ -368,7 +368,7 @@ class _Builder:
 
     def _generator(self, name: str, owner: str, span: Span | None) -> GeneratorInterface:
         if self.generator_of is None:
-            raise BindingError(f"{owner} asks a generator, but there is none here", span)
+            raise BindingError(f"{owner} asks a generator, but no generator is available here", span)
         try:
             return self.generator_of(name.strip())
         except BindingError as error:

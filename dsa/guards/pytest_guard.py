@@ -146,8 +146,10 @@ def _stop_reason(outcome: SandboxOutcome, bounds: Bounds) -> str:
         return f"they took more than {bounds.timeout_s:g} s."
     if outcome.end == "signalled":
         names = {number.value: number.name for number in signal.Signals}
-        return f"the process was killed ({names.get(outcome.code, outcome.code)}), because it crashed or used too much."
-    return "the process ended before."
+        return (
+            f"the process was killed ({names.get(outcome.code, outcome.code)}), because it crashed or exceeded a limit."
+        )
+    return "the process ended too early."
 
 
 def _failure_line(name: str, fault: dict[str, object], *, show_expected: bool) -> str:
@@ -327,7 +329,9 @@ class SandboxedTests:
     def create(cls, module: str, timeout_s: float, require: tuple[str, ...], rung: str) -> Self:
         """Return them, with `require` and `rung` of the sandbox."""
         if not module.isidentifier() or importlib.util.find_spec(module) is not None:
-            raise ValueError(f"'{module}' cannot be the module of the code: it is not a name, or it is installed")
+            raise ValueError(
+                f"'{module}' cannot be the module of the code: it is not a name, or a module of that name is installed"
+            )
         if not 0 < timeout_s <= _LONGEST_S:
             raise ValueError(
                 f"timeout_s = {timeout_s:g} is not a valid time limit: it must be more than 0 s and at most {_LONGEST_S} s"
@@ -384,7 +388,7 @@ class TestGuard(GuardInterface):
         dependency = dependencies.get("test")
         tests = extract_code(dependency.content) if dependency else self._test_code
         if tests is None:
-            return _unusable("There are no tests: none were passed, and the step uses nothing as 'test'.")
+            return _unusable("There are no tests: the guard was given none, and the step uses nothing as 'test'.")
         return self.judge(extract_code(artifact.content), tests)
 
     def judge(self, code: str, tests: str) -> GuardResult:
@@ -411,7 +415,7 @@ class TestGuard(GuardInterface):
     def _fault_of_tests(self, report: TestReport, tests: str) -> str:
         """Return what is wrong with tests whatever the code is; empty if the code may be at fault."""
         if report.is_whole and report.faults and report.impossible_tests == report.faults:
-            return "\n".join(["No code passes these tests:", *failure_lines(report.faults)])
+            return "\n".join(["No code can pass these tests:", *failure_lines(report.faults)])
         if report.has_tests:
             return ""
         alone = self._tests.report("collect", tests)
@@ -450,7 +454,7 @@ def _unusable(why: str) -> GuardResult:
     return GuardResult(
         passed=False,
         fatal=True,
-        feedback=bound_text(f"{why}\nThe fault is in the tests; this says nothing about the code."),
+        feedback=bound_text(f"{why}\nThe fault is in the tests; this verdict says nothing about the code."),
     )
 
 
@@ -470,17 +474,19 @@ def _suspicion(reports: Mapping[Mode, TestReport], code: str) -> str:
         reports[mode] for mode in ("run", "collect", "break", "unequal")
     )
     if not collect_report.is_whole:
-        return f"The tests cannot be collected without the code, as the hardened mode must: {collect_report.reason}"
+        return (
+            f"The tests cannot be collected without the code, which the hardened mode requires: {collect_report.reason}"
+        )
     if report.test_names != collect_report.test_names:
-        return "The code changed which tests there are."
+        return "The code changed the list of tests."
     if _defines_functions(code) and break_report.is_whole and break_report.all_passed:
         return (
-            "The tests pass even when every function of the code is replaced by one that fails: "
-            "either they test nothing, or the code meddles with them."
+            "The tests pass even when every function of the code is replaced by one that fails, so "
+            "either the tests test nothing, or the code manipulates them."
         )
     if suspects := [name for name in unequal_report.done_names if name not in unequal_report.faults]:
         return bound_text(
-            f"{clip(suspects[0])}: what the code returns equals everything, even an object that equals nothing, so this pass is not believed."
+            f"{clip(suspects[0])}: what the code returns is equal to every object, even to one that equals nothing, so this pass does not count."
         )
     return ""
 
@@ -541,10 +547,10 @@ class NewTestsGuard(GuardInterface):
         kind = kind_of_tests(tests)
         if kind == "none":
             own = own_names(tests)
-            instead = f" It defines {_join_names(own)} instead, which is for the next step." if own else ""
+            instead = f" It defines {_join_names(own)} instead, but that is the task of the next step." if own else ""
             return f"There is no test in the answer.{instead} Write functions test_..() that call the code and assert what it returns."
         if kind == "tests" and not asserts_anything(tests):
-            return "The tests assert nothing: let each assert what the code returns (assert, pytest.raises, self.assertEqual)."
+            return "The tests assert nothing: let each test assert what the code returns (assert, pytest.raises, self.assertEqual)."
         if modules := forgotten_imports(tests):
             return f"The tests use {_join_names(modules)} and do not import {'it' if len(modules) == 1 else 'them'}."
         return ""
@@ -553,7 +559,7 @@ class NewTestsGuard(GuardInterface):
         """Return why tests that ran without the code are useless for it; empty if they are useful."""
         if not report.is_whole:
             is_import = "ImportError" in report.reason or "ModuleNotFoundError" in report.reason
-            hint = f".\nUse only Python's library and pytest; import what is tested from {self._module}."
+            hint = f".\nUse only Python's library and pytest; import the code under test from {self._module}."
             return f"{report.reason}{hint if is_import else ''}"
         if not report.test_names:
             return "pytest finds no test in the answer: write functions test_..(), or classes Test.. without __init__."
@@ -563,14 +569,14 @@ class NewTestsGuard(GuardInterface):
             if each["outcome"] == "skipped" and each.get("by") != "code"
         }
         if impossible_tests := report.impossible_tests | skips:
-            why = "No code passes these tests" + ("; one that is skipped has not passed" if skips else "")
+            why = "No code can pass these tests" + ("; a skipped test does not count as passed" if skips else "")
             return "\n".join([f"{why}:", *failure_lines(impossible_tests)])
         if report.all_passed:
             own = own_names(tests)
-            leave = f" Leave out {_join_names(own)}, if that is what is tested." if own else ""
+            leave = f" Do not define {_join_names(own)} in the tests, if that is the code under test." if own else ""
             return (
-                "The tests pass without the code, although every call of it fails: they do not test it. "
-                f"Import what is tested from {self._module}, call it in the tests, and assert what it returns.{leave}"
+                "The tests pass without the code, although every call of the code fails then, so they do not test the code. "
+                f"Import the code under test from {self._module}, call it in the tests, and assert what it returns.{leave}"
             )
         return ""
 

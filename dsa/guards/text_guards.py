@@ -87,8 +87,8 @@ class RegexGuard(GuardInterface):
             raise ValueError(f"timeout_s = {timeout_s:g} is not a valid time limit: it must be more than 0 s")
         self._pattern, self._whole, self._absent = pattern, whole, absent
         self._bounds = Bounds(timeout_s, cpu_s=round(timeout_s) + 1)
-        phrase = "must not have" if absent else "must be" if whole else "must have"
-        self._feedback = hint or f"The text {phrase} the form {pattern}"
+        phrase = "must not match" if absent else "must completely match" if whole else "must contain"
+        self._feedback = hint or f"The text {phrase} the pattern {pattern}"
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
         """Judge the text."""
@@ -175,7 +175,7 @@ def json_in(text: str) -> Any:  # noqa: ANN401  # any JSON
 
 
 def _no_json(name: str) -> None:
-    raise ValueError(f"This is not valid JSON: {name} is not a number.")
+    raise ValueError(f"This is not valid JSON: {name} is not a number in JSON.")
 
 
 def _finite(digits: str) -> float:
@@ -225,7 +225,7 @@ class PydanticGuard(GuardInterface):
     def __init__(self, model: Any, *, show_expected: bool = False) -> None:  # noqa: ANN401  # a type, of any kind
         if inspect.isroutine(model) or isinstance(model, functools.partial | str):
             name = getattr(model, "__qualname__", repr(model))
-            raise ValueError(f"{name} is a {type(model).__name__}, not a type that JSON can have")
+            raise ValueError(f"{name} is a {type(model).__name__}, not a type that can describe JSON")
         if importlib.util.find_spec("pydantic") is None:
             raise BindingError(f"pydantic is not installed: {install_hint('pydantic')}")
         import pydantic
@@ -262,7 +262,7 @@ def model_at(place: str) -> Any:  # noqa: ANN401  # a type, of any kind
     """Return the object at `module:Name` or `file.py:Name`; a file is relative to the working folder. Raises ValueError if there is no such object."""
     where, _, name = place.rpartition(":")
     if not where or not all(part.isidentifier() for part in name.split(".")):
-        raise ValueError(f"'{place}' is not the place of a model: write module:Name or file.py:Name")
+        raise ValueError(f"'{place}' does not say where a model is defined: write module:Name or file.py:Name")
     target: Any = _module(where)
     for part in name.split("."):
         if not hasattr(target, part):
@@ -371,7 +371,8 @@ def _verdict(reply: str) -> GuardResult | None:
         same_line = reply[answer.end(1) :].partition("\n")[0]
         return None if _FAIL.search(same_line) else GuardResult(passed=True)
     return GuardResult(
-        passed=False, feedback=clip(_plain(answer[2]), _MOST_FEEDBACK) or "The judge rejected it without a reason."
+        passed=False,
+        feedback=clip(_plain(answer[2]), _MOST_FEEDBACK) or "The judge rejected the text without a reason.",
     )
 
 

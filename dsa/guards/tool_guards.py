@@ -38,11 +38,11 @@ from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 _USUAL = ("/usr/bin", "/bin")
 _NOT_RUN, _LOAD_ERROR = 127, ": error while loading shared libraries: "
 _HINTS = {
-    errno.EACCES: "it runs as a user who may not read it, or enter a folder above it: install it where all users can read it",
-    errno.ENOENT: "its interpreter, or a library that it is linked to, is not visible there: add the files or folders to the option `read`",
+    errno.EACCES: "the sandbox's user may not read the program, or may not enter a folder above it: install the program where all users can read it",
+    errno.ENOENT: "its interpreter, or a library that it is linked to, is not visible in the sandbox: add the files or folders to the option `read`",
     errno.ENOEXEC: "it is not a program for this machine, or it is a script without a first line #!",
     errno.ENOMEM: "it needs more memory than it gets",
-    errno.EPERM: "this system does not allow it to run there",
+    errno.EPERM: "this system does not allow the program to run in the sandbox",
 }
 
 
@@ -169,7 +169,9 @@ class CommandGuard(GuardInterface):
             path: os.path.realpath(folder / path) for path in read if not Path(path).is_absolute() and _inside(path)
         }
         if any(PurePosixPath(file).is_relative_to(path) for path in links):
-            raise ValueError(f"the file '{file}' would be in one of your folders, which are read-only there")
+            raise ValueError(
+                f"the file '{file}' would be in a folder of the option `read`, which the program may not change"
+            )
         if missing := [folder / path for path in read if not (folder / path).exists()]:
             raise ValueError(f"there is no file or folder '{missing[0]}' to read")
         visible_paths = tuple(path for path in read if path not in links)
@@ -208,7 +210,7 @@ class CommandGuard(GuardInterface):
             return f"used more than {self._bounds.cpu_s} s of processor time."
         if outcome.end == "signalled":
             names = {number.value: number.name for number in signal.Signals}
-            return f"was killed ({names.get(outcome.code, outcome.code)}), because it crashed or used too much."
+            return f"was killed ({names.get(outcome.code, outcome.code)}), because it crashed or exceeded a limit."
         return "was lost."
 
 

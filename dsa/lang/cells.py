@@ -122,7 +122,7 @@ def _declared_member(cell: Cell, what: str, findings: Findings) -> WrittenName |
         choices = {str(index) for indices in cell.families.values() for index in indices}
         if name is None or not cell.families or index in choices:
             return None if name is None else WrittenName(name, cell.span())
-        message = f"'{index}' in '{cell.plain}' is neither a family nor a value of one"
+        message = f"'{index}' in '{cell.plain}' is neither a family nor a value of a family"
         findings.error("DSA201", message, cell.span(), closest(index, [*cell.families, *choices]))
         return None
     findings.error("DSA203", f"'{cell.plain}' cannot name {what}", cell.span(), "the index comes last")
@@ -184,7 +184,9 @@ def condition(cell: Cell, findings: Findings) -> tuple[bool, Expr] | None:
         parser.expect("and", "write 'else' alone, or 'else and CONDITION'")
         rest = parser.conjunction()
         if parser.at("or"):
-            parser.fail("'else' is joined by 'and' only", "put the rest in parentheses: else and (A or B)")
+            parser.fail(
+                "after 'else', only 'and' can join conditions", "put the rest in parentheses: else and (A or B)"
+            )
         return True, rest
 
     return parse_cell(cell, read, findings, "DSA108")
@@ -204,7 +206,7 @@ def state_kind(cell: Cell, findings: Findings) -> tuple[StateKind, Expr | None]:
         is_initial = parser.accept("initial")
         if is_initial:
             parser.expect(",", "initial, end when CONDITION")
-        parser.expect("end", "an end is not a final state: end when CONDITION")
+        parser.expect("end", "a state with an end condition is not marked final; write: end when CONDITION")
         parser.expect("when", "end when CONDITION")
         return "initial" if is_initial else "", parser.expression()
 
@@ -295,7 +297,12 @@ def events(cell: Cell, findings: Findings) -> tuple[WrittenName, ...]:
         elif text.split()[:1] != ["after"]:
             names += name_list(part, "an event", findings)
         elif not parse_duration(duration := text.removeprefix("after").strip()):
-            findings.error("DSA107", f"'{text}' is not a timer", part.span(), "write after 30s; units: ms, s, m, h, d")
+            findings.error(
+                "DSA107",
+                f"'{text}' is not a timer",
+                part.span(),
+                "write a timer such as after 30s; units: ms, s, m, h, d",
+            )
         else:
             names.append(WrittenName(TIMER_PREFIX + duration, part.span()))
     return _once(tuple(names), findings)
@@ -358,7 +365,9 @@ def duration_ms(cell: Cell, findings: Findings) -> int | None:
     text = cell.text.strip("`").strip()
     duration = parse_duration(text)
     if text and not duration:
-        findings.error("DSA107", f"'{text}' is not a duration", cell.span(), "write 30s; units: ms, s, m, h, d")
+        findings.error(
+            "DSA107", f"'{text}' is not a duration", cell.span(), "write a duration such as 30s; units: ms, s, m, h, d"
+        )
     return duration or None
 
 
@@ -372,7 +381,7 @@ def probabilities(cell: Cell, findings: Findings) -> tuple[float, ...]:
         parser.end()
         return tuple(numbers)
 
-    hint = "write numbers between 0 and 1, one per retry, separated by ',': 0.9, 0.8"
+    hint = "write numbers between 0 and 1, one for each retry, separated by ',', such as 0.9, 0.8"
     try:
         numbers = read(ExpressionParser(cell)) if cell.text else ()
     except UnreadableError as fault:
@@ -429,15 +438,15 @@ _EMPTY = {
     (
         "source",
         "event",
-    ): "a row waits for something: an event from outside, an answer of an effect, or a timer, 'after 1s'",
+    ): "a row waits for something: an event from outside, an answer of an effect, or a timer such as 'after 1s'",
     ("source", "target"): "write '=' to stay",
 }
 #: Columns of other tools for things that have another place here.
 _ELSEWHERE = {
     "entry": "effects belong in the rows that lead into a state",
     "exit": "effects belong in the rows that lead out of a state",
-    "do": "write what goes on in a state as an effect with answers, in the row that leads into it",
-    "invoke": "write what goes on in a state as an effect with answers, in the row that leads into it",
+    "do": "for work in a state, emit an effect with answers in the row that leads into the state",
+    "invoke": "for work in a state, emit an effect with answers in the row that leads into the state",
     "history": "remember the state in a variable, and write a row for each value",
 }
 NAMED_SECTIONS = frozenset({"cases", "prompt"})
@@ -487,7 +496,7 @@ def _require_inside(section: Section, findings: Findings) -> None:
         if block.text.line != last_line + 1:
             end = max((table.last for table in section.tables if table.last < block.text.line), default=None)
             message = "this row is outside its table" + (f", which ended at line {end}" if end else "")
-            hint = "delete the empty line before it, or its indentation"
+            hint = "delete the empty line before this row, or the indentation of the row"
             findings.error("DSA105", message, block.text.span(), hint)
         last_line = block.text.line
 
@@ -590,9 +599,9 @@ def with_instances(
             continue
         count = prod(len(families[name]) for name in free)
         if len(result) + count > MOST_ROWS:
-            message = f"with this row, the section '{kind.capitalize()}' stands for more than {MOST_ROWS:,} rows: {count:,} of them are for this one"
+            message = f"with this row, the families turn the section '{kind.capitalize()}' into more than {MOST_ROWS:,} rows; {count:,} of them come from this row"
             findings.error(
-                "DSA114", message, record.span, "let fewer families be free in one row, or make them smaller"
+                "DSA114", message, record.span, "use fewer families in one row, or make the families smaller"
             )
             break
         result += _instances(record, kind, families, list(instances(free, families)))

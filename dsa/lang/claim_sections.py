@@ -227,8 +227,8 @@ def _require_lasting(form: declarations.UnchangedClaim, cell: Cell, findings: Fi
     for node in (node for expr in form.expressions for node in walk(expr)):
         if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in {"event", "effect"}):
             what = f"{node.guard}.{node.outcome}" if isinstance(node, Verdict) else node.name
-            message = f"'{what}' happens at a moment, so it cannot stay unchanged"
-            findings.error("DSA204", message, node.span or cell.span(), "compare variables, states or 'pending E'")
+            message = f"'{what}' happens in one step, so it cannot stay unchanged"
+            findings.error("DSA204", message, node.span or cell.span(), "use variables, states or 'pending E' here")
 
 
 REASONS = ("finished", "late", "early", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice")
@@ -246,7 +246,7 @@ def read_scenario(section: Section, names: Names, machine: Machine, findings: Fi
             values += more
     rows = records(section, COLUMNS["scenario"], findings, frozenset(names.variables))
     if not section.tables:
-        hint = "columns: percept, action, state"
+        hint = "write a table with the columns percept, action and state"
         findings.error("DSA102", "this scenario has no table", section.heading.span(), hint)
     results = [_step(record, names, machine, findings) for record in rows]
     steps = tuple(step for step in results if step is not None)
@@ -300,7 +300,9 @@ def _dependencies(cell: Cell, machine: Machine, findings: Findings) -> tuple[tup
 def _timer(cell: Cell, text: str, machine: Machine, findings: Findings) -> str:
     duration_ms = parse_duration(text.removeprefix(TIMER_PREFIX).strip())
     if not duration_ms:
-        findings.error("DSA107", f"'{text}' is not a timer", cell.span(), "write after 30s; units: ms, s, m, h, d")
+        findings.error(
+            "DSA107", f"'{text}' is not a timer", cell.span(), "write a timer such as after 30s; units: ms, s, m, h, d"
+        )
         return ""
     spelling = spelling_of(machine)
     event = spelling.get(duration_ms, TIMER_PREFIX + text.removeprefix(TIMER_PREFIX).strip())

@@ -41,7 +41,7 @@ _ROUNDING = 1e-9
 
 #: The most indices of a family.
 MOST_INDICES = 64
-_FORMS = "write the column as 1..3, or as {a, b}"
+_FORMS = "write the index as 1..3, or as {a, b}"
 
 
 def families(
@@ -56,7 +56,7 @@ def families(
         if name is None or indices is None:
             continue
         if "." in name.name:
-            findings.error("DSA203", f"'{name.name}' cannot name a family", name.span, "one part, without dots")
+            findings.error("DSA203", f"'{name.name}' cannot name a family", name.span, "write a name without dots")
         elif any(name.name == other.name for other in families):
             findings.error("DSA202", f"'{name.name}' is already a family", name.span)
         else:
@@ -109,7 +109,7 @@ def _indices(cell: Cell, findings: Findings) -> tuple[int | str, ...] | None:
         hint = "a family is for a few things; to count many, use a variable"
         findings.error("DSA205", f"a family has at most {MOST_INDICES} indices", cell.span(), hint)
     elif len(set(indices)) < len(indices):
-        findings.error("DSA202", f"a value occurs twice among the values {cell.plain} of this family", cell.span())
+        findings.error("DSA202", f"the values {cell.plain} of this family contain the same value twice", cell.span())
     else:
         return indices
     return None
@@ -197,7 +197,7 @@ def _domain(record: TableRecord, scope: namespace.Scope, findings: Findings) -> 
 
 def _require_finite(record: TableRecord, domain: expr.Domain, findings: Findings) -> bool:
     if isinstance(domain, expr.RangeDomain) and domain.high is None:
-        hint = "give it an upper bound; a variable cannot hold what grows without limit"
+        hint = "give the domain an upper bound, because a variable cannot grow without limit"
         findings.error("DSA205", "a variable's domain must be finite", record["domain"].span(), hint)
         return False
     return True
@@ -484,7 +484,7 @@ _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}\n]*)\}")
 def read_cases(section: Section, findings: Findings) -> Cases:
     """Read one Cases section."""
     if not section.tables:
-        hint = "a table with the columns call and expected"
+        hint = "write a table with the columns call and expected"
         findings.error("DSA102", "this section has no table", section.heading.span(), hint)
     results = [_case(record, findings) for record in records(section, COLUMNS["cases"], findings)]
     cases = tuple(case for case in results if case is not None)
@@ -495,14 +495,14 @@ def _case(record: TableRecord, findings: Findings) -> Case | None:
     call, expected = record["call"].plain, record["expected"].plain
     tree = _python(call)
     if not isinstance(tree, ast.Call):
-        hint = "write it as Python: add(2, 3)"
+        hint = "write the call in Python, for example add(2, 3)"
         findings.error("DSA107", f"'{call}' is not a call", record["call"].span(), hint)
         return None
     try:
         with _quiet():
             ast.literal_eval(expected)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        hint = "write a Python literal: 5, 'text', [1, 2], None"
+        hint = "write a Python literal, such as 5, 'text', [1, 2], None"
         findings.error("DSA107", f"'{expected}' is not a literal value", record["expected"].span(), hint)
         return None
     return Case(call, expected, span=record.span)
@@ -539,7 +539,7 @@ def read_prompt(section: Section, placeholders: tuple[str, ...], events: Collect
         elif part in parts:
             findings.error("DSA112", f"the part '{block.title.text}' occurs twice", block.title.span())
         elif not isinstance(following, Fence):
-            hint = "put its text between two lines of ```"
+            hint = "put the text of this part between two lines of ```"
             findings.error(
                 "DSA112",
                 f"the heading '{block.title.text}' is not followed by a fenced block",
@@ -584,7 +584,7 @@ def _what_fills(name: str, placeholders: tuple[str, ...], events: Collection[str
     """Return a hint for a wrong placeholder: the most similar name, else the known ones."""
     if nearest(name, {*placeholders, *events}) is not None:
         return closest(name, {*placeholders, *events}).rstrip("?")
-    return f"{closest(name, placeholders)}; and the data of events: {some_of(sorted(events))}"
+    return f"{closest(name, placeholders)}; or use the data of an event: {some_of(sorted(events))}"
 
 
 def read_constraints(section: Section, lines: tuple[str, ...]) -> str:
@@ -626,7 +626,7 @@ def _references(
     events = {*names.events, *_with_families(names.events, families)}
     for name, words in cells.pair_cells(cell, ";", findings):
         if not name.isidentifier():
-            findings.error("DSA107", f"'{name}' cannot be an argument of a guard", cell.span(), "a name without dots")
+            findings.error("DSA107", f"'{name}' cannot be an argument of a guard", cell.span(), "use no dots")
         if name in taken:
             message = f"'{name}' is already the name of an artifact that a step uses"
             findings.error("DSA202", message, cell.span(), "give the data another name")
@@ -642,8 +642,8 @@ def _references(
             reference.since in {*judged_events, *_with_families(judged_events, families)}
             and reference.event != reference.since
         ):
-            message = f"'{reference}' is never available: the guard judges {reference.since}, and nothing is newer"
-            findings.error("DSA107", message, words.span(), "name an event after 'since' that comes earlier")
+            message = f"'{reference}' is never available: the guard judges {reference.since}, and no event is newer"
+            findings.error("DSA107", message, words.span(), "after 'since', name an event that comes earlier")
         read.append((name, reference))
     return tuple(read)
 

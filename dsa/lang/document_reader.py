@@ -46,7 +46,7 @@ _FIRST_LINE = 200  # characters of the first line that are shown
 MACHINE_LINE, GOAL_LINE, RESULT_LINE = "Machine:", "Goal:", "Result:"
 #: Beginnings of lines that seem to say where a machine starts.
 _START_LINES = ("initial:", "Initial:", "initial in", "Initial in")
-_SEVERAL_STARTS = "for runs that start in different states, declare a parameter, and write a row from the initial state to each of these, with a condition on the parameter"
+_SEVERAL_STARTS = "if runs must start in different states, declare a parameter, and write a row from the initial state to each of the other states, with a condition on the parameter"
 _WITH_TRANSITIONS = ("variables", "events", "states", "transitions")
 #: The sections whose rows may name families, with those whose rows stand for others.
 _WITH_FAMILIES = ("variables", "events", "guards", "effects", "transitions")
@@ -96,7 +96,7 @@ def _too_large(text: str, path: str) -> DocumentReading | None:
         return None
     message = f"the document has {len(text):,} characters; the limit is {MOST_CHARACTERS:,}"
     line = text[:_FIRST_LINE].partition("\n")[0]
-    hint = "name what repeats with families (`x[f]`), and keep data out of the document"
+    hint = "use families (`x[f]`) for parts that repeat, and keep data out of the document"
     return DocumentReading(None, (Diagnostic("DSA114", "error", message, Span(path, 1, 1, len(line) + 1, line), hint),))
 
 
@@ -127,7 +127,7 @@ def _machine_in(document: MarkdownDocument, indices: Mapping[str, str]) -> Docum
     parts = _with_families(sort_sections(document, findings), indices, findings)
     name = _title(parts.document, findings)
     if (reference := parts.line(MACHINE_LINE)) is not None:
-        hint = "a spec adds properties and scenarios to the machine it names; read it from its file"
+        hint = "a spec adds properties and scenarios to the machine that it names; load the spec from its file"
         findings.error("DSA111", "this document is a spec, not a machine", reference.span(), hint)
         return DocumentReading(None, findings.diagnostics)
     steps = _steps(parts, findings)
@@ -172,7 +172,7 @@ def _with_families(parts: Parts, indices: Mapping[str, str], findings: Findings)
     if unknown is not None and not findings.any_error:
         raise ParameterError(f"'{unknown[0]}' is not a family of the document; {unknown[1]}")
     if sections and parts.of("steps"):
-        hint = "steps have no families: write the rows in a section Transitions"
+        hint = "steps cannot use families, so write rows in a section Transitions instead"
         findings.error(
             "DSA111",
             "a document with the section 'Steps' must not have the section 'Families'",
@@ -268,7 +268,7 @@ def _required_records(parts: Parts, kind: str, findings: Findings) -> list[Table
     before = findings.count
     rows = _records(parts, kind, findings)
     if parts.of(kind) and not rows and findings.count == before:
-        hint = f"list them all, or leave the section out: the rows then declare the {kind}"
+        hint = f"list all {kind} here, or delete this section and let the rows declare them"
         findings.error(
             "DSA102", f"the section '{kind.capitalize()}' has no rows", parts.of(kind)[0].heading.span(), hint
         )
@@ -293,12 +293,12 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
         return None
     for kind in _WITH_TRANSITIONS:
         for section in parts.of(kind):
-            message = f"a document with the section 'Steps' must not have the section '{kind.capitalize()}', which follows from the steps"
+            message = f"a document with the section 'Steps' must not have the section '{kind.capitalize()}', because the steps already define it"
             findings.error(
                 "DSA111",
                 message,
                 section.heading.span(),
-                "delete this section; 'dsa expand' prints what the steps stand for",
+                "delete this section; 'dsa expand' prints the sections that the steps produce",
             )
             findings.doubt("\n".join(parts.document.lines[section.first : section.last]))
     with_cases = frozenset(section.name for section in parts.of("cases"))
@@ -313,7 +313,7 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
         return None
     for step in steps_table.unmet_requirements(plan) if findings.count == before else ():
         if step.span is not None:
-            message = f"step '{step.name}' can never start, because of the steps that it requires: one of them can never pass, or waits for '{step.name}' in turn"
+            message = f"step '{step.name}' can never start, because a step that it requires can never pass, or itself waits for '{step.name}'"
             findings.error("DSA214", message, step.span)
     return plan
 
@@ -373,7 +373,7 @@ def _require_generated(effects: tuple[Effect, ...], rows: tuple[Transition, ...]
     names = {item.effect for row in rows for item in row.effects if item.effect}
     for effect in effects:
         if effect.name not in names and effect.span is not None:
-            message = f"'{effect.name}' is not an effect of the expanded Steps"
+            message = f"the section 'Steps' does not produce an effect '{effect.name}'"
             findings.error("DSA201", message, effect.span, closest(effect.name, names), about=effect.name)
 
 
@@ -420,7 +420,7 @@ def claims(
             message = f"'{name.name}' is not an {'event, effect or verdict' if what == 'fair' else 'effect'}"
             findings.error("DSA201", message, name.span, closest(name.name, choices), about=name.name)
         elif what == "never answers" and not names.effects[name.name]:
-            hint = f"an effect without answers is complete when the next begins; write: even if {name.name} fails"
+            hint = f"an effect without answers is complete when the next effect begins; write instead: even if {name.name} fails"
             findings.error("DSA204", f"'{name.name}' has no answers", name.span, hint)
 
     blocks = [block for section in parts.of("properties") for block in section.blocks]
@@ -501,7 +501,7 @@ def _with_ends(states: tuple[State, ...], names: Names, findings: Findings) -> t
                 "DSA206",
                 message,
                 state.span,
-                f"mark those of its children as ends in which a run may end, not '{state.name}' itself",
+                f"do not mark '{state.name}' as an end; mark the child states in which a run may end",
             )
         resolver = Resolver(attrs.evolve(names.updates, place="an end"), findings, state.span)
         result.append(attrs.evolve(state, end=resolver.condition(state.end)))
@@ -536,7 +536,7 @@ def _initial_state(states: tuple[State, ...], targets: Iterable[tuple[str, Span]
         findings.error("DSA206", "no state is initial", at, hint, about=_all_names(states))
         return states[0].name if states else ""
     if top[0].parent is not None and len({state.parent for state in top}) > 1:
-        message = "no top-level state is initial, and several nested ones are"
+        message = "no top-level state is initial, but several nested states are"
         findings.error("DSA206", message, at, "mark the top-level state that the machine starts in")
     _require_entries(states, [(top[0].name, top[0].span or at), *targets], findings)
     return top[0].name
@@ -566,7 +566,7 @@ def _require_leaves_final(states: tuple[State, ...], findings: Findings) -> None
                 "DSA206",
                 message,
                 state.span,
-                f"remove 'final' from '{state.name}', and give it to those of its children in which a run may end",
+                f"remove the kind 'final' from '{state.name}', and give it to the child states in which a run may end",
             )
 
 
@@ -683,7 +683,11 @@ def _declarations_of(
                 "DSA201",
                 f"the machine has no {kind} '{each.name}'",
                 record[kind].span(),
-                closest(each.name, names, f"it declares no {kind}s: delete the row, or add it to the machine"),
+                closest(
+                    each.name,
+                    names,
+                    f"the machine declares no {kind}s: delete this row, or declare the name in the machine",
+                ),
             )
         columns = tuple((name, field) for name, field in _FIELDS.items() if record[name].text)
         yield SpecDeclaration(each, columns, span=each.span)

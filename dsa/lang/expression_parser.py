@@ -45,13 +45,13 @@ _HINTS = {
     "|": "write 'or'",
     "&": "write 'and'",
     "!": "write 'not', or '!=' for unequal",
-    "/": "there is no division; multiply the other side",
+    "/": "instead of dividing, multiply the other side of the comparison",
     "'": "values of an enumeration are written without quotes",
     '"': "values of an enumeration are written without quotes",
-    "[": "a name has one index at most, and this is f, f+1 or f-1 for a family f, or a fixed one: x[f], x[f+1], x[f-1], x[2]",
+    "[": "a name has at most one index: f, f+1 or f-1 for a family f, or a fixed value; examples: x[f], x[f+1], x[f-1], x[2]",
     "=>": "write 'not A or B'",
     "->": "write 'not A or B'",
-    "?": "there is no choice inside an expression: write a row for each case",
+    "?": "an expression cannot choose between cases; write a row for each case",
     "%": "there is no operator for remainders; keep a variable that goes 0, 1, 0, 1 and so on",
 }
 #: Hints for words of other languages after an expression.
@@ -59,7 +59,7 @@ _WORDS = {
     "if": _HINTS["?"],
     "then": _HINTS["?"],
     "implies": _HINTS["=>"],
-    "xor": "of two conditions: write '!='",
+    "xor": "for 'xor' of two conditions, write '!='",
     "mod": _HINTS["%"],
     "div": _HINTS["/"],
 }
@@ -68,7 +68,9 @@ _QUANTIFIERS = frozenset({"all", "any", "forall", "exists", "every", "some"})
 QUANTIFIERS = frozenset({"all", "any", "count"})
 #: It also begins a count directly before a parenthesis.
 _COUNT = "count"
-_COUNT_HINT = "write (count f: P) >= 2 for a family f, or count(P, Q) >= 2 for conditions P and Q, with no space after 'count' there"
+_COUNT_HINT = (
+    "write (count f: P) >= 2 for a family f; for conditions P and Q, write count(P, Q) >= 2, without a space before '('"
+)
 MAX_NAME = 200
 MAX_TERMS = 100
 #: A family has no more values either.
@@ -263,7 +265,7 @@ class TokenReader:
         if match is None or not match[2]:
             return f"{base}[{word}]{ending}"
         if match[1] not in self._indices:
-            hint = closest(match[1], self._families, "a section '## Families' declares them")
+            hint = closest(match[1], self._families, "declare families in a section '## Families'")
             raise self.fault(token, f"'{match[1]}' in '{token.text}' is not a family", hint)
         indices = self._families[match[1]]
         place = indices.index(self._indices[match[1]]) + (1 if match[2] == "+" else -1)
@@ -303,7 +305,7 @@ class TokenReader:
         for index in self._families[family.text]:
             self._bodies += 1
             if self._bodies > _MAX_BODIES:
-                raise self.fault(family, f"a cell stands for at most {_MAX_BODIES:,} quantified bodies")
+                raise self.fault(family, f"'all', 'any' and 'count' may expand a cell to at most {_MAX_BODIES:,} parts")
             self._go_to(start)
             self._terms, self._indices = terms, {**outer, family.text: index}
             results.append(read())
@@ -346,7 +348,7 @@ class TokenReader:
     def _deeper(self) -> None:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            self.reject(f"nested more than {_MAX_DEPTH} deep", "name a part in a guard or a variable")
+            self.reject(f"nested more than {_MAX_DEPTH} levels deep", "move a part into a guard or a variable")
 
 
 class ExpressionParser(TokenReader):
@@ -405,7 +407,7 @@ class ExpressionParser(TokenReader):
             sign = self.take().text
             rest.append((sign, self.sum()))
         if self.at("="):
-            self.reject("'=' does not compare", "write '=='")
+            self.reject("'=' is not a comparison", "write '=='")
         return expr.Compare(first, tuple(rest), span=self._since(start)) if rest else first
 
     def _set(self) -> tuple[expr.Expr, ...]:
@@ -498,7 +500,7 @@ class ExpressionParser(TokenReader):
         operands = [self.expression()]
         while self.accept(","):
             if len(operands) == MAX_COUNTED:
-                self.reject(f"a count has at most {MAX_COUNTED} conditions", "add two counts")
+                self.reject(f"a count has at most {MAX_COUNTED} conditions", "write the sum of two counts")
             operands.append(self.expression())
         self.expect(")", _COUNT_HINT)
         self._depth -= 1

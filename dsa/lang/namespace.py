@@ -51,7 +51,7 @@ def agree(left: Type, right: Type) -> bool:
     return not set(left).isdisjoint(right)
 
 
-_AS_VALUE = "to use '{name}' as a value, compare it with a variable or parameter that has it in its domain"
+_AS_VALUE = "to use '{name}' as a value, compare it with a variable or parameter whose domain contains '{name}'"
 
 #: Names that people use for the data of an event.
 _DATA = frozenset({"event", "data", "payload", "message", "input", "output", "result", "context", "ctx", "args"})
@@ -248,7 +248,7 @@ class Resolver:
     def _pending(self, node: expr.Name) -> tuple[expr.Expr, Type | None]:
         if not self._scope.has_pending:
             message = "'pending' is for conditions of rows and for properties"
-            self._report("DSA201", message, node, f"{self._scope.place} cannot read it")
+            self._report("DSA201", message, node, f"{self._scope.place} cannot read 'pending'")
         elif not node.name or node.name in self._scope.effects_with_answers:
             return node, "bool"
         else:
@@ -285,7 +285,7 @@ class Resolver:
             hint = "a condition cannot read the data of an event: let a guard read it (column 'uses' of Guards), or let the effect answer with a different event for each case"
             self._report("DSA201", f"'{name}' is not declared", node, hint)
         else:
-            hint = closest(name, scope.names(), f"{scope.place} can read no names")
+            hint = closest(name, scope.names(), f"{scope.place} cannot contain names")
             if isinstance(kind, tuple) and hint.startswith("known"):
                 hint = _choices(kind)
             self._report("DSA201", f"'{name}' is not declared", node, hint, about=name)
@@ -305,7 +305,7 @@ def _advice(node: expr.Expr, kind: Type) -> str:
     if isinstance(node, expr.Integer):
         return "write true or false" if node.value in {0, 1} else ""
     if isinstance(node, expr.Count):
-        return "compare it outside of the parentheses: (count f: P) >= 2, count(P, Q) >= 2"
+        return "compare the count outside of its parentheses, for example: (count f: P) >= 2, count(P, Q) >= 2"
     return f"compare it, for example: {node.name} > 0" if isinstance(node, expr.Name) and kind == "int" else ""
 
 
@@ -431,13 +431,13 @@ class Names:
             )
             hint = closest(place.name, tables[kind], f"the document declares no {kind}s")
             if actual == WITH_INDEX:
-                hint = f"write one of {', '.join(self.members[place.name][:3])}, or give it a family"
+                hint = f"write one of {', '.join(self.members[place.name][:3])}, or use a family as the index"
             elif "[" in place.name:
                 hint = index_hint(place.name, self.members, self.families) or hint
             if kind == "state" and place.name.rpartition(".")[2].lower() in {"h", "history"}:
-                hint = "there is no history: remember the state in a variable, and write a row for each value"
+                hint = "there are no history states: store the state in a variable, and write a row for each value"
             if kind == "event" and place.name in {"entry", "exit"}:
-                hint = "effects belong in the rows that lead into a state, or out of it"
+                hint = "write effects in the rows that enter the state, or in those that leave it"
         findings.error("DSA201", message, place.span, hint, about=place.name)
 
 
@@ -448,7 +448,7 @@ def index_hint(name: str, members: Mapping[str, Collection[str]], families: Fami
     if base not in members:
         return ""
     if index in families:
-        return f"family '{index}' is not free here: write all {index}: .. or any {index}: .., or an index of it"
+        return f"family '{index}' needs a quantifier here: write all {index}: .. or any {index}: .., or use one of its indices"
     indices = [each.partition("[")[2].removesuffix("]") for each in members[base]]
     return f"'{index}' is not a family, and '{base}' has no such index; {closest(index, [*families, *indices])}"
 

@@ -99,7 +99,9 @@ def _named_rows(records: list[TableRecord], findings: Findings) -> list[tuple[ce
         if name is None:
             continue
         if "." in name.name:
-            findings.error("DSA203", f"'{name.name}' cannot name a step", name.span, "a step's name has no dots")
+            findings.error(
+                "DSA203", f"'{name.name}' cannot be the name of a step", name.span, "this name must not contain dots"
+            )
         elif name.name in rows:
             first = rows[name.name][0].span.line
             message = f"'{name.name}' is already a step (line {first})"
@@ -116,7 +118,7 @@ def _step(
     if not guards and name.name in with_cases:
         guards = ("cases",)
     if not guards and not record["guard"].text:
-        hint = f"name one, or write a section '## Cases: {name.name}'"
+        hint = f"write the name of a guard here, or a section '## Cases: {name.name}'"
         findings.error("DSA106", f"step '{name.name}' has no guard", record["guard"].span(), hint)
     generators = cells.name_list(record["generator"], "a generator", findings)
     if len(generators) > 1:
@@ -198,12 +200,12 @@ def _uses(step: str, cell: Cell, step_names: list[str], findings: Findings) -> t
     uses = cells.pair_cells(cell, ";,", findings)
     for name, source in uses:
         if name in _OWN_PLACEHOLDERS:
-            message = f"'{name}' cannot be the name of an artifact here: in prompts, {{{name}}} already stands for another text; choose another name"
+            message = f"'{name}' cannot be the name of an artifact here: in prompts, {{{name}}} already has another meaning; choose another name"
             findings.error("DSA202", message, cell.span())
         if source.text not in step_names or source.text == step:
             hint = closest(source.text, [name for name in step_names if name != step])
             about = "" if source.text == step else source.text
-            what = "is this step itself; name another" if source.text == step else "is not a step"
+            what = "is this step itself; write the name of another step" if source.text == step else "is not a step"
             findings.error("DSA214", f"'{source.text}' {what}", source.span(), hint, about=about)
     if findings.count > before:
         findings.doubt(" ".join({*NAME.findall(cell.text)} - {*step_names}))  # placeholders of these names are meant
@@ -229,7 +231,9 @@ def _require_made_before(name: str, record: TableRecord, plan: Steps, findings: 
             hint = f"put '{source.text}' into the column 'requires'" + (
                 "" if is_chain(plan) else " (several steps are separated by ',')"
             )
-            message = f"step '{name}' uses what '{source.text}' made, but '{source.text}' may not have passed by then"
+            message = (
+                f"step '{name}' uses the artifact of '{source.text}', but may start before '{source.text}' has passed"
+            )
             findings.error("DSA214", message, source.span(), hint, about=name)
 
 

@@ -199,12 +199,16 @@ class RunNews:
 
 
 class OtherMachineError(DsaError):
-    """Raised when a recorded run's machine reads differently now, so that its ledger may mean something else. `run` is its id."""
+    """Raised when a recorded run's machine reads differently now, so that its ledger may mean something else. `run` is its id.
+
+    `digest_now` is empty if the document is not a machine any more.
+    """
 
     def __init__(self, run: str, digest_then: str, digest_now: str) -> None:
         self.run = run
+        now = f"now has the digest {digest_now[:12]}" if digest_now else "is no longer a machine"
         super().__init__(
-            f"run {run} belongs to another machine: it was recorded as {digest_then[:12]}, but its document now reads as {digest_now[:12]}"
+            f"run {run} belongs to another machine: the recorded digest is {digest_then[:12]}, but the document {now}"
         )
 
 
@@ -213,7 +217,7 @@ def require_no_secret(text: str, secrets: Secrets) -> None:
     for place, name in secrets.places(text):
         line = text.count("\n", 0, place) + 1
         raise secret_error(
-            f"line {line} of the document contains the secret {name}, and a run keeps its document: remove it, and let programs "
+            f"line {line} of the document contains the secret {name}, which every run would store: remove the secret, and let programs "
             f"read it from their environment. If it is not a secret, add --not-secret {name}"
         )
 
@@ -243,7 +247,7 @@ def _required_machine(run: str, text: str, entry: MachineEntry | ChangeEntry) ->
     try:
         machine, read = recorded_machine(text, entry.parameters)
     except (MachineError, ParameterError) as fault:
-        raise OtherMachineError(run, entry.digest, "no machine") from fault
+        raise OtherMachineError(run, entry.digest, "") from fault
     if read != entry.digest:
         raise OtherMachineError(run, entry.digest, read)
     return machine

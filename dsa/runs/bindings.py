@@ -303,7 +303,7 @@ def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
             unknown = sorted(policy.answers.difference(events, map(without_index, events)))
             faults.extend(
                 f"{_place(span)}the code of '{name}' can return the event '{event}', but the document does not say so: add a row for '{event}' to the Events table, with {name} in the column 'from' "
-                f"(so far, {', '.join(events) if events else 'no event'} is declared to come from {name})"
+                f"(so far, the events from {name} are: {', '.join(events) if events else 'none'})"
                 for event in unknown
             )
     return faults
@@ -388,7 +388,7 @@ def _modules(machine: str, path: Path | None, module: str | Path | ModuleType | 
         yield _module_named(str(module))
     elif module is not None:
         raise BindingError(
-            f"bindings cannot be of type {type(module).__name__}; pass a module, the name or file of one, or dsa.Bindings(..)"
+            f"bindings cannot be of type {type(module).__name__}; pass a module, a module's name or file, or dsa.Bindings(..)"
         )
     elif path is not None and (beside := path.parent / BINDINGS_FILE).is_file():
         yield _module_beside(beside)
@@ -450,7 +450,9 @@ def _from_file(path: Path) -> ModuleType:
         raise
     except BaseException as error:  # sys.exit in the module would end the program without an error
         del sys.modules[name]
-        raise BindingError(f"{_line_in(path, error)}: it cannot be imported: {_import_error_text(error)}") from error
+        raise BindingError(
+            f"{_line_in(path, error)}: this file cannot be imported: {_import_error_text(error)}"
+        ) from error
     return module
 
 
@@ -485,7 +487,7 @@ def _secret_names(modules: Iterable[Names]) -> SecretOptions:
         value = getattr(module, "secret_names", ())
         if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
             where = _where(module)
-            raise BindingError(f"{where}: `secret_names` is not a list of names of variables")
+            raise BindingError(f"{where}: `secret_names` is not a list of the names of environment variables")
         names += value
     return SecretOptions(tuple(names))
 
@@ -497,7 +499,7 @@ def _spenders(modules: Sequence[Names], machine: Machine) -> frozenset[str] | No
     if not isinstance(value, list | tuple | frozenset) or not set(value) <= set(machine.answers):
         where = _where(modules[0])
         raise BindingError(
-            f"{where}: `spenders` is not a list of effects that have answers: {', '.join(machine.answers)}"
+            f"{where}: `spenders` may list only the effects that have answers, which are: {', '.join(machine.answers)}"
         )
     return frozenset(value)
 
@@ -519,7 +521,7 @@ def _merge(modules: Iterable[Names]) -> Bindings:
     policies = Registry()
     for module in modules:
         for kind, names in definitions.items():
-            definitions[kind] = {**_definition(module, kind, Mapping, "a dictionary from names"), **names}
+            definitions[kind] = {**_definition(module, kind, Mapping, "a dictionary with names as keys"), **names}
         policies = policies.union(_definition(module, "policies", Registry, "a Registry"))
     return Bindings(definitions["effects"], definitions["guards"], definitions["generators"], policies=policies)
 
@@ -561,12 +563,12 @@ def _misnamings(module: Names, machine: Machine) -> tuple[list[str], list[str]]:
     sleeps = {*sleeping_effects(machine), *map(without_index, sleeping_effects(machine))}
     for name in sorted(sleeps.intersection(getattr(module, "effects", None) or {})):
         notes.append(
-            f"{where} defines the effect '{name}', which is a sleep in the table and needs no policy; it is not used"
+            f"{where} defines the effect '{name}', which is a sleep in the table and needs no policy; this definition is not used"
         )
     for attribute, (usable, candidates) in _names_used(machine).items():
         definitions = getattr(module, attribute, None) or {}
         for name in sorted(str(each) for each in definitions if each not in usable):
-            message = f"{where} defines the {attribute.removesuffix('s')} '{name}', which no table names"
+            message = f"{where} defines the {attribute.removesuffix('s')} '{name}', which is not in any table"
             candidate = _nearest(name, candidates - set(definitions))
             if candidate is not None:
                 faults.append(f"{message}; did you mean '{candidate}'?{_otherwise(attribute, candidate)}")
@@ -622,7 +624,7 @@ def _without_digits(name: str) -> str:
 def _otherwise(attribute: str, name: str) -> str:
     if attribute == "effects":
         return ""
-    return f"\n        hint: if not, write in the column `is` of a table {attribute.capitalize()} what '{name}' is"
+    return f"\n        hint: if not, write the kind of '{name}' in the column `is` of a table {attribute.capitalize()}"
 
 
 def _attributes(module: ModuleType, where: str) -> list[str]:

@@ -66,10 +66,10 @@ class FitJudge:
         try:
             pair = self._pair(run.machine)
         except ParameterError as fault:
-            return Fit("incompatible", f"it cannot have the run's parameters: {fault}")
+            return Fit("incompatible", f"the new machine cannot have the run's parameters: {fault}")
         new = pair.new.machine
         if (words := _difference_words(pair, pair.start)) is not None:
-            return Fit("incompatible", f"it does not begin as the run did: {words}", machine=new)
+            return Fit("incompatible", f"the new machine does not begin as the run did: {words}", machine=new)
         difference = first_difference(new, run.ledger, run.machine)
         if difference is not None:
             return Fit("incompatible", difference=difference, machine=new)
@@ -96,7 +96,7 @@ class FitJudge:
         verdict: Verdict
         verdict, why = ("UNKNOWN", f"stopped at {ahead.limit}") if ahead.limit else ("compatible", "")
         if ahead.trouble is not None:
-            verdict, why = "incompatible", "it may reach a fault that the old machine does not reach"
+            verdict, why = "incompatible", "the new machine may reach a fault that the old machine does not reach"
         return Fit(verdict, why, trouble=ahead.trouble, here=here, future=future, machine=pair.new.machine)
 
 
@@ -122,7 +122,7 @@ def _difference_words(pair: Pair, here: ConfigurationPair) -> str | None:
         if timers[0] == timers[1]:
             return None
         words = (f"armed: {timers[0] or 'no timer'}", f"armed: {timers[1] or 'no timer'}")
-    return f"the run has {words[0]}, it has {words[1]}"
+    return f"the run has {words[0]}, the new machine has {words[1]}"
 
 
 def _lost_answer(run: Run, new: Machine) -> str:
@@ -130,12 +130,12 @@ def _lost_answer(run: Run, new: Machine) -> str:
     for key, effect in sorted(run.keys.items(), key=lambda each: each[::-1]):
         events = [event for event in run.machine.answers[effect] if event not in new.answers.get(effect, ())]
         if events:
-            return f"{effect} {key} is under way and may be answered with {events[0]}, which is not one of its answers there"
+            return f"{effect} {key} is under way and may be answered with {events[0]}, which is not one of its answers in the new machine"
     for intent, result in unfinished_work(run).answers:
         steps = steps_of(result)
         mine, theirs = (answer_in(machine, intent.effect, steps) for machine in (run.machine, new))
         if isinstance(mine, Occurrence) and not isinstance(theirs, Occurrence):
-            return f"{intent.effect} {intent.key} was answered, and the answer is not taken yet: {theirs.payload['message']}"
+            return f"{intent.effect} {intent.key} was answered, but the answer is not taken yet, and the new machine cannot take it: {theirs.payload['message']}"
     return ""
 
 
@@ -144,5 +144,5 @@ def _misplaced_artifacts(run: Run, new: Machine) -> str:
     for state in run.machine.leaves if run.steps else ():
         mine, theirs = step_of(run.machine, state), step_of(new, state)
         if state in new.state_named and mine in run.steps and mine != theirs:
-            return f"the artifacts of step {mine} belong to the state {state}, which works on a step {theirs} there"
+            return f"the artifacts of step {mine} belong to the state {state}, which works on a step {theirs} in the new machine"
     return ""

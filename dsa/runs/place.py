@@ -142,7 +142,7 @@ def open_store(root: Path, *, must_exist: bool = False) -> SqliteStore:
     if must_exist and not (root / LEDGER).is_file():
         raise DocumentError(
             str(root),
-            f"no run is kept here; `dsa run FILE` keeps its run in {DEFAULT_RUNS}, or in the folder of --runs DIR",
+            f"no run is stored here; `dsa run FILE` stores its run in {DEFAULT_RUNS}, or in the folder DIR of --runs DIR",
         )
     try:
         _keep_from_git(root)
@@ -194,7 +194,7 @@ def own_or_new_id(run_id: str, name: str) -> str:
     """Return the given id of a run, or a new one if it is empty. Raises ParameterError for a text that cannot be an id."""
     if run_id and not _RUN_ID.fullmatch(run_id):
         raise ParameterError(
-            f"{run_id!r} cannot be the id of a run: use letters, digits, and `.`, `_`, `~`, `+` or `-` between them, at most 200, and not `last`"
+            f"{run_id!r} cannot be the id of a run: use letters, digits, and `.`, `_`, `~`, `+` or `-` between them, at most 200 characters, and not the word `last`"
         )
     return run_id or new_run_id(name)
 

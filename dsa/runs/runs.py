@@ -81,7 +81,7 @@ def branch_of(stored_run: StoredRun, length: int, name: str) -> StoredRun:
     """Return the branch `name` of a run: its first `length` entries. Raises DsaError if something was under way after them."""
     whole = len(stored_run.entries)
     if not 1 <= length <= whole:
-        raise _branch_error(f"run {stored_run.run} has {whole} entries; it cannot be branched after {length}")
+        raise _branch_error(f"run {stored_run.run} has {whole} entries; it cannot be branched after entry {length}")
     first, *others = stored_run.entries[:length]
     assert isinstance(first, MachineEntry), "a run of a machine begins with it"
     settings = {**dict(first.started), "branched_from": {"run": stored_run.run, "entries": length}}
@@ -94,7 +94,7 @@ def branch_of(stored_run: StoredRun, length: int, name: str) -> StoredRun:
         )
     if run.configuration.outstanding or unfinished_work(run).in_flight:
         raise _branch_error(
-            f"run {stored_run.run} had effects under way after {length} entries; branch it where it rests"
+            f"run {stored_run.run} had effects under way after {length} entries; branch it after an entry where the run rests"
         )
     return branch
 
@@ -160,7 +160,9 @@ def _doubt_error(message: str) -> DsaError:
 
 def _require_answer(machine: Machine, open_effect: InFlight | None, occurrence: Occurrence) -> None:
     if open_effect is None:
-        raise OccurrenceError(f"'{occurrence.event}' is an event; a call returns a step: `text` or `action_result`")
+        raise OccurrenceError(
+            f"'{occurrence.event}' is an event, but a call must be answered with a step: `text` or `action_result`"
+        )
     effect = open_effect.intent.effect
     answers = machine.answers.get(effect, ())
     if occurrence.event not in answers:
@@ -489,7 +491,7 @@ class LocalRuns(BoundRuns):
     async def interrupt(self, run_id: str) -> None:
         """Stop driving a run; it stays in the ledger. Raises UnknownRunError for a run that is not driven here."""
         if run_id not in self._held_runs:
-            raise UnknownRunError(f"run {run_id} is not driven here")
+            raise UnknownRunError(f"run {run_id} is not driven by this process")
         await self._held_runs[run_id].interrupt()
 
     def _environment(self, on_moment: OnMoment | None) -> RunEnvironment:
@@ -558,7 +560,9 @@ def run(
         asyncio.get_running_loop()
     except RuntimeError:
         return run_to_end(whole())
-    raise RuntimeError("dsa.run has an event loop of its own: inside one, use `async with dsa.open_runs(..) as runs`")
+    raise RuntimeError(
+        "dsa.run starts its own event loop; inside a running event loop, use `async with dsa.open_runs(..) as runs`"
+    )
 
 
 def _redact_answer(secrets: Secrets, answer: Occurrence | Step) -> Occurrence | Step:

@@ -90,7 +90,7 @@ def first_event(machine: Machine, data: object) -> tuple[Occurrence, ...]:
     if len(outside) == 1:
         return (Occurrence(outside[0], data=data),)
     why = f"several events may come first ({', '.join(outside)})" if outside else "no event from outside may come first"
-    raise ValueError(f"{machine.name} takes no data to start with: {why}; start it without data, then send an event")
+    raise ValueError(f"{machine.name} cannot be started with data: {why}; start it without data, then send an event")
 
 
 def _is_outside(machine: Machine, name: str) -> bool:

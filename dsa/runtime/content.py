@@ -96,7 +96,7 @@ class GuardResult:
             msg = "a GuardResult cannot be passed and fatal at once"
             raise ValueError(msg)
         if self.review and not self.fatal:
-            msg = "a GuardResult that asks for a review must be fatal: the row for `fatal` leaves it to a person"
+            msg = "a GuardResult that asks for a review must also be fatal, because the row for `fatal` asks a person"
             raise ValueError(msg)
 
 
@@ -202,7 +202,7 @@ class PromptTemplate:
 def _require_known(part: str, text: str, names: Collection[str]) -> None:
     """Raise ValueError for the first placeholder of a text that is not among the names."""
     for name in sorted(placeholders(text) - set(names)):
-        hint = f"{closest(name, names)} a brace is written {{{{ or }}}}"
+        hint = f"{closest(name, names)} (for a brace in the text, write {{{{ or }}}})"
         raise ValueError(f"nothing fills in the placeholder {{{name}}} of {part}; {hint}")
 
 
@@ -514,7 +514,7 @@ def _option(parameter: inspect.Parameter, hint: Any, kind: str) -> Option:  # no
         hint = _without_none(typing.get_args(hint))
     if hint not in _TYPES or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise TypeError(
-            f"argument '{parameter.name}' of kind {kind} cannot be an option; options are: {'; '.join(_TYPES.values())}"
+            f"argument '{parameter.name}' of kind {kind} cannot be an option; an option can only be: {'; '.join(_TYPES.values())}"
         )
     return Option(parameter.name, hint, attrs.NOTHING if parameter.default is parameter.empty else parameter.default)
 

@@ -67,7 +67,7 @@ def read_limit(text: str, effects: Iterable[str]) -> BudgetLimit:
     effect, _, unit = name.strip().rpartition(".")
     names = sorted(effects)
     if unit not in UNITS or not amount.strip():
-        form = f"write UNIT=NUMBER or EFFECT.UNIT=NUMBER, UNIT one of {', '.join(UNITS)}"
+        form = f"write UNIT=NUMBER or EFFECT.UNIT=NUMBER, where UNIT is one of {', '.join(UNITS)}"
         raise _not_a_budget(text, form)
     if effect and effect not in names:
         raise _not_a_budget(text, f"no effect is called '{effect}'; {closest(effect, names)}")

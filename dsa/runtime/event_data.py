@@ -100,7 +100,7 @@ class DataThen:
         size = len(value) if isinstance(value, str) else len(sorted_text_of(value))
         if size > LONGEST_VALUE:
             raise MissingDataError(
-                f"'{reference}' has {size:,} characters; the limit is {LONGEST_VALUE:,}: name a part of it, or record the path of a file"
+                f"'{reference}' has {size:,} characters; the limit is {LONGEST_VALUE:,}: refer to a part of this value, or record the path of a file instead"
             )
         return deepcopy(value)  # the caller may change it; the ledger must not change
 
@@ -175,7 +175,7 @@ def placeholder_values(machine: Machine, step: str, effect: str, get: Callable[[
     if size > LONGEST_IN_ALL:
         names = ", ".join(f"'{name}'" for name in texts_by_words)
         raise MissingDataError(
-            f"{names} have {size:,} characters in all; the limit for one prompt is {LONGEST_IN_ALL:,}: name parts of them"
+            f"{names} have {size:,} characters in all; the limit for one prompt is {LONGEST_IN_ALL:,}: refer to parts of these values"
         )
     return texts_by_words
 

@@ -101,7 +101,7 @@ class TokenBudget:
 
     tokens: int
     count: Callable[[str], int] = bytes_of
-    counted_by: str = "one for each byte, which is the most it can be"
+    counted_by: str = "one token for each byte, the highest possible count"
 
     def __attrs_post_init__(self) -> None:
         """Raise ValueError for a budget that is too small for any prompt."""
@@ -194,6 +194,6 @@ def _too_long(prompt: Writable, budget: TokenBudget, tokens: int, extent: str) -
     step = f" of step {prompt.context.step}" if prompt.context.step else ""
     return GenerationError(
         f"The prompt{step} has {tokens} tokens {extent} ({sizes}; counted: {budget.counted_by}), but max_prompt_tokens allows "
-        f"{budget.tokens}; shorten them, or raise max_prompt_tokens. The model was not asked.",
+        f"{budget.tokens}; shorten these parts, or raise max_prompt_tokens. The model was not asked.",
         "prompt_too_long",
     )

@@ -82,7 +82,7 @@ def copy_json(value: Any) -> Any:  # noqa: ANN401  (JSON)
 def require_text_keys(value: Any, depth: int = 0) -> None:  # noqa: ANN401  (whatever stands in a payload)
     """Raise TypeError for keys that `json` would turn into strings, so that 1 and "1" would be one key; ValueError for nesting that is too deep."""
     if depth > _DEEPEST:
-        raise ValueError(f"it is nested more than {_DEEPEST} deep")
+        raise ValueError(f"the data is nested more than {_DEEPEST} deep")
     inner = value
     if isinstance(value, dict):
         if not {*map(type, value)} <= _TEXT:

@@ -89,7 +89,7 @@ class Ledger(Generic[T]):
         if index < 0:
             index += self._length
         if not 0 <= index < self._length:
-            raise IndexError(f"there is no entry {index} among {self._length}")
+            raise IndexError(f"entry {index} is not among the {self._length} entries")
         return self._storage[index]
 
     def __eq__(self, other: object) -> bool:

@@ -135,7 +135,7 @@ def _call_result_text(entry: ledger.CallResultEntry) -> str:
     own = [step for step in entry.steps if step["id"].rpartition("/")[0] == entry.path]
     if own:
         return "; ".join(map(step_text, own))
-    return "passed on the results of calls below it" if entry.steps else "gave nothing"
+    return "returned the results of the calls that it made" if entry.steps else "gave nothing"
 
 
 def _result(entry: ledger.ResultEntry, effect: str) -> str:

@@ -632,7 +632,7 @@ def _replay_entry(
     elif isinstance(entry, ChangeEntry) and machine_of is not None:
         run = run.under(machine_of(entry), entry)
     else:
-        raise ReplayError(position, f"nothing leads to {entry}")
+        raise ReplayError(position, f"no earlier entry leads to {entry}")
     _require_same(run.ledger, entries, position)
     return run
 

@@ -508,8 +508,12 @@ def _in_json(name: str, value: str) -> Iterator[tuple[str, str]]:
 def _required_value(name: str, value: str) -> str:
     value = value.strip()
     if len(value) < SHORTEST_NAMED or value in marker(name):
-        few = f"has {len(value)} characters" if len(value) < SHORTEST_NAMED else "is a part of its own marker"
-        raise secret_error(f"the value of {name} {few}: removing it would destroy other text")
+        few = (
+            f"has {len(value)} characters"
+            if len(value) < SHORTEST_NAMED
+            else "is a part of the marker that would replace it"
+        )
+        raise secret_error(f"the value of {name} {few}, so removing it would destroy other text")
     return value
 
 

@@ -25,7 +25,7 @@ FORMATS: dict[str, Callable[[Machine], str]] = {
 def emit(machine: Machine, format: str) -> str:  # noqa: A002  (the word of the command line, and a public name)
     """Return a machine as text in one of `FORMATS`. Raises DsaError for another format, or a machine that a tool cannot take."""
     if format not in FORMATS:
-        raise export_error(f"there is no format '{format}'; there is: {', '.join(FORMATS)}")
+        raise export_error(f"there is no format '{format}'; the formats are: {', '.join(FORMATS)}")
     return FORMATS[format](machine)
 
 

@@ -206,7 +206,7 @@ def require_few_outstanding(machine: Machine, tool: str, greatest: int) -> None:
             span = machine.effect_named[effect].span
             where = f"line {span.line}: " if span else ""
             raise export_error(
-                f"{where}{most} of {effect} may be outstanding, but {tool} computes with numbers up to {greatest}"
+                f"{where}the effect {effect} may be outstanding {most} times, but {tool} computes only with numbers up to {greatest}"
             )
 
 

@@ -368,7 +368,9 @@ def _steps(machine: Machine, trace: Collection[int | Transition] | None) -> Iter
     diagram = step_picture(machine)
     active_steps = None if trace is None else reached_steps(machine, trace)
     parts = [words for relation, (*_, words) in _RELATIONS.items() if relation in {a.relation for a in diagram.arrows}]
-    parts += ["on grey = the name under which it is used"] if any(arrow.names for arrow in diagram.arrows) else []
+    parts += (
+        ["on grey = the name under which an artifact is used"] if any(arrow.names for arrow in diagram.arrows) else []
+    )
     parts += [] if trace is None else ["heavy = begun"]
     legend = [f"Goal: {diagram.goal}"] if diagram.goal else []
     legend += [f"Lines: {', '.join(parts)}"] if parts else []

@@ -54,11 +54,11 @@ def prism_unsaid(machine: Machine) -> tuple[str, ...]:
 def _unsaid(form: Form) -> str:
     match form:
         case Always(p) | Never(p) | Possible(p) | Probability(p):
-            return "it is about what happens at a step; export to promela" if happens(p) else ""
+            return "this property is about steps, not states; export to promela" if happens(p) else ""
         case ExpectedCount(Name(_, "effect"), _):
             return ""
         case ExpectedCount():
-            return "only effects are counted"
+            return "the model counts only effects"
         case _:
             return "no formula over states expresses it; export to promela"
 
@@ -110,8 +110,8 @@ def _require_own_retries(machine: Machine, guard: Guard) -> None:
         if effect in machine.numbered_effects:
             where = f"line {guard.span.line}: " if guard.span else ""
             raise export_error(
-                f"{where}the odds of guard {guard.name} change with its retry number, and several of {effect} may be outstanding, "
-                "whose retries it cannot tell apart; give one number for pass and one for fatal"
+                f"{where}the odds of guard {guard.name} change with its retry number, and {effect} may be outstanding several times, "
+                "so the model cannot tell the retries apart; give one number for pass and one for fatal"
             )
 
 
@@ -175,7 +175,9 @@ class _PrismModel:
                 if self._model.ground.ground_condition(both := all_of([condition, option])) != FALSE
             ]
             if len(ways) > _MOST_BRANCHES:
-                raise export_error(f"{choice[1]}: its verdicts decide in more than {_MOST_BRANCHES} ways")
+                raise export_error(
+                    f"the verdicts for {choice[1]} can have more than {_MOST_BRANCHES} different results"
+                )
         for condition, branches in ways:
             if any(branch.step is not None for branch in branches):
                 yield condition, branches
@@ -200,11 +202,11 @@ class _PrismModel:
         for guard in machine.guards:
             is_asked = any(guard.name in dict(s.command.occurrence.verdicts) for s in model.steps)
             if is_asked and guard.name not in self._odds:
-                yield f"// {guard.name} has no odds that add up to 1 over what it says, so its verdicts are choices."
+                yield f"// {guard.name} has no odds that add up to 1 over its verdicts, so its verdicts are nondeterministic."
         if is_chain:
             yield "dtmc"
         else:
-            yield "// It is sometimes a choice what comes: ask for Pmin, Pmax, Rmin, Rmax."
+            yield "// Some choices in this model are nondeterministic, so ask for Pmin, Pmax, Rmin, Rmax."
             yield "mdp"
         yield ""
         for name, value in machine.constants.items():

@@ -38,9 +38,9 @@ def _unsaid(form: declarations.Form) -> str:
         case declarations.EverywherePossible():
             return "no temporal formula over single runs expresses it"
         case declarations.LeadsTo(doubts=(_, *_)):
-            return "that an effect fails, or never answers, is not a part of the model; dsa check judges it"
+            return "the model does not contain effects that fail or never answer; dsa check judges this property"
         case declarations.LeadsTo(is_weak=True):
-            return "only strong fairness is written out; dsa check judges it"
+            return "the model contains only strong fairness; dsa check judges this property"
         case declarations.Probability() | declarations.ExpectedCount():
             return "SPIN has no probabilities; export to prism"
     return "" if isinstance(form, _WrittenForm) else "the model cannot express this form; dsa check judges it"
@@ -176,7 +176,7 @@ class _PromelaModel:
     def _read_all(self) -> Iterator[str]:
         """Yield a step that reads every variable, as SPIN leaves unread ones out of its states."""
         total = " + ".join(self.spell("v_", field.name) for field in self._model.fields) or "0"
-        yield "  /* Never taken: SPIN leaves variables that nothing reads out of its states. */"
+        yield "  /* Never taken: without this step, SPIN would drop variables that are never read. */"
         yield f"  :: d_step {{ at == {len(self._places)} && {total} == 0 -> skip }}"
 
     def _guard(self, step: ClosedCommand) -> str:

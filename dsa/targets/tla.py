@@ -89,16 +89,22 @@ def _claim(number: int, item: Property) -> _TlaProperty:
             return _TlaProperty(
                 number,
                 item,
-                words="that an effect fails, or never answers, is not a part of the module; dsa check judges it",
+                words="the module does not contain effects that fail or never answer; dsa check judges this property",
             )
         case LeadsTo(is_weak=True):
-            return _TlaProperty(number, item, words="only strong fairness is written; dsa check judges it")
+            return _TlaProperty(
+                number, item, words="the module contains only strong fairness; dsa check judges this property"
+            )
         case LeadsTo(cause, goal) if not happens(cause) and not happens(goal):
             return _TlaProperty(number, item, "PROPERTY")
         case LeadsTo():
-            return _TlaProperty(number, item, words="it is about what happens at a step; the export to promela has it")
+            return _TlaProperty(
+                number, item, words="the property is about what happens at a step; the export to promela contains it"
+            )
         case _:
-            return _TlaProperty(number, item, words="it needs memory or chance; see the exports to promela and prism")
+            return _TlaProperty(
+                number, item, words="the property needs memory or probabilities; see the exports to promela and prism"
+            )
 
 
 class _TlaModule:
@@ -191,7 +197,7 @@ class _TlaModule:
                 yield f"\\* Property {claim.number} is not expressed here: {claim.words}."
             else:
                 if isinstance(claim.item.form, Possible):
-                    yield "\\* As an INVARIANT its violation is a witness, so it is not in the configuration."
+                    yield "\\* A violation of this INVARIANT would be a witness, so the configuration does not contain it."
                 yield f"Property_{claim.number} == {self._formula(claim.item.form)}"
             yield ""
 

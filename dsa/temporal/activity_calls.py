@@ -37,7 +37,7 @@ SILENCE = timedelta(seconds=15)
 #: How much longer than its time limit an effect may seem to take: the worker enforces the limit, and reports it.
 _GRACE = timedelta(seconds=60)
 _NO_LIMIT = timedelta(days=365)
-_CUT_OFF = "the run was cut off while it was under way; it counts as failed"
+_CUT_OFF = "the run was cut off while this effect was under way; the effect counts as failed"
 #: How often in a row a guard may be lost with its worker before its event is refused or the run stops.
 _MOST_LOSSES = 3
 _ONCE = RetryPolicy(maximum_attempts=1)

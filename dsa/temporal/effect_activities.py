@@ -303,7 +303,7 @@ async def _complete_later(task: "asyncio.Future[Json]", effect: EffectAtWork) ->
         await handle.report_cancellation()
     except RPCError as error:  # the run has ended, or the server has given up the effect
         task.cancel()
-        _LOGGER.info("an effect that waited for its part is no longer awaited: %s", error.message)
+        _LOGGER.info("the run no longer waits for an effect that was waiting for its part: %s", error.message)
     finally:
         ending.cancel()
 

@@ -43,7 +43,7 @@ async def begin_child(start: Json, machine: str) -> None:
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
         )
     except WorkflowAlreadyStartedError as error:
-        raise ApplicationError(f"there was a run with that id already: {start['run']}", type="StoreError") from error
+        raise ApplicationError(f"there was already a run with this id: {start['run']}", type="StoreError") from error
 
 
 async def tell_whole(run_id: str, length: int) -> None:
@@ -52,7 +52,7 @@ async def tell_whole(run_id: str, length: int) -> None:
         handle = workflow.get_external_workflow_handle(whole_of(run_id))
         await handle.signal(PART_GOES_ON, args=[run_id, length])
     except ApplicationError as error:  # it has ended, or was removed, so it does not wait for the part
-        workflow.logger.info("run %s continues without its whole: %s", run_id, error)
+        workflow.logger.info("run %s continues without the run around it: %s", run_id, error)
 
 
 class PartNews:

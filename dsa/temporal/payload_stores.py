@@ -147,10 +147,10 @@ class GitStore:
         try:
             result = run_program(("git", *words), content, timeout_s=_GIT_S, most_bytes=_MOST_BYTES)
         except DsaError as error:
-            raise StoreError(f"payloads are in {self._remote}: {error}") from error
+            raise StoreError(f"the payload store {self._remote} failed: {error}") from error
         if result.code != 0:
             why = result.complaints.decode(errors="replace").strip() or f"git did not answer within {_GIT_S:.0f} s"
-            raise StoreError(f"payloads are in {self._remote}: {why}")
+            raise StoreError(f"the payload store {self._remote} failed: {why}")
         return result.output
 
 
@@ -255,5 +255,5 @@ def store_errors(what: str) -> Iterator[None]:
         if not is_stored_elsewhere(error):
             raise
         raise StoreError(
-            f"{what}: its long payloads are in a store; add it to the address, as the workers do: temporal://HOST:PORT/NAMESPACE?store=STORE"
+            f"{what}: its long payloads are in a store; add this store to the address, as the workers do: temporal://HOST:PORT/NAMESPACE?store=STORE"
         ) from error

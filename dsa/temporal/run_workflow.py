@@ -181,7 +181,7 @@ class Execution:
             yield
         except asyncio.CancelledError:
             self.is_moving, self.is_cancelled = False, self.is_called
-            workflow.logger.info("run %s was cancelled; this changes nothing while it is at rest", self.start.run)
+            workflow.logger.info("run %s was cancelled, which has no effect while the run is at rest", self.start.run)
 
     async def say_farewell(self) -> None:
         """End everything that stays open as long as the run does, and wait until its whole has its last signal."""
@@ -343,7 +343,7 @@ def rest_after_losses(here: Execution, rest: Rest) -> Rest:
     if not here.hopeless_keys:
         return rest
     intent = Intents(here.run.ledger)[here.hopeless_keys[0]]
-    why = f"its worker was lost {MOST_TAKE_UPS + 1} times or more while it was under way; remove the cause, then resume the run"
+    why = f"its worker was lost {MOST_TAKE_UPS + 1} times or more while this effect was under way; remove the cause, then resume the run"
     return Rest("stopped", here.run, Failure(intent.effect, intent.line, "lost", why))
 
 

@@ -50,7 +50,7 @@ async def ensure(client: Client) -> bool:
             await client.operator_service.add_search_attributes(add)
     except RPCError as error:
         _LOGGER.warning(
-            "namespace %s has no search attributes for runs (%s), so a list of runs asks every workflow. To register them: %s --namespace %s",
+            "namespace %s has no search attributes for runs (%s), so dsa asks every workflow when it lists runs. To register them: %s --namespace %s",
             namespace,
             error.message,
             _COMMAND,

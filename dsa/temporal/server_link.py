@@ -102,8 +102,8 @@ class ServerAddress:
         if match is None:
             raise DocumentError(
                 address,
-                "write temporal://HOST:PORT/NAMESPACE, such as temporal://localhost:7233/default; after it, ?store=/FOLDER if long payloads are "
-                "in a shared folder, or another store; ?queue=NAME for effects that need a certain machine; or both, ?queue=NAME&store=/FOLDER",
+                "write temporal://HOST:PORT/NAMESPACE, such as temporal://localhost:7233/default; add ?store=/FOLDER if long payloads are "
+                "in a shared folder (or name another store), ?queue=NAME for effects that need a certain machine, or both: ?queue=NAME&store=/FOLDER",
             )
         options = dict[str, str]()
         for part in _JOINT.split(match["options"]) if match["options"] else ():
@@ -111,7 +111,7 @@ class ServerAddress:
             if name not in {"queue", "store"} or name in options or not value:
                 raise DocumentError(
                     address,
-                    f"'{part}' may not stand after the ?: write queue=NAME or store=STORE there, each at most once",
+                    f"'{part}' is not allowed after the '?': write queue=NAME or store=STORE there, each at most once",
                 )
             options[name] = value
         name = options.get("queue", "all")
@@ -130,10 +130,10 @@ class ServerAddress:
         return f"temporal://{self.host}/{self.namespace}{f'?{options}' if options else ''}"
 
 
-_NO_SERVER = "what listens there is not a Temporal server, or is just ending; write its gRPC port, such as 7233"
+_NO_SERVER = "the program that listens there is not a Temporal server, or is shutting down; write the server's gRPC port, such as 7233"
 #: Why a connection fails, as libraries report it, and in plain words.
 _FAULTS = {
-    "Connection refused": "nothing listens there; start one with `{start}`, or use another address",
+    "Connection refused": "nothing listens there; start a server with `{start}`, or use another address",
     "tcp connect error": "nothing listens there now",
     "h2 protocol error": _NO_SERVER,
     "operation was canceled": _NO_SERVER,
@@ -347,11 +347,11 @@ class ServerLink:
             self._notes.clear()
             return ""
         if queue.startswith(PROCESS_QUEUE):
-            return "the program that has its bindings, which are objects of that program"
+            return "the program that has its bindings, because they are objects in that program"
         command, name = self.worker_command(queue), queue_name(queue)
         if name is None:
             return f"a worker; start one: {command}"
-        return f"a worker of the queue '{name}'; start one on the machine with what its effects need: {command}"
+        return f"a worker of the queue '{name}'; start one on the machine that has what these effects need: {command}"
 
     def worker_command(self, queue: str) -> str:
         """Return the command that starts a worker for a queue, in the folder with the documents."""

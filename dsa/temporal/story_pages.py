@@ -172,11 +172,11 @@ async def _page(client: Client, workflow_id: str) -> Any:  # noqa: ANN401  (JSON
     try:
         async for event in client.get_workflow_handle(workflow_id).fetch_history_events(page_size=1):
             inputs = event.workflow_execution_started_event_attributes.input.payloads
-            with store_errors(f"page {workflow_id} of a story"):
+            with store_errors(f"page {workflow_id} of a run's record"):
                 return (await client.data_converter.decode(inputs))[0]
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:
             raise StoreError(
                 f"a part of the run's record, in the workflow {workflow_id}, cannot be read: {error.message}"
             ) from error
-    raise StoreError(f"the server no longer has page {workflow_id} of a story")
+    raise StoreError(f"the server no longer has page {workflow_id} of a run's record")

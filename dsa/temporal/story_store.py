@@ -198,7 +198,7 @@ async def _ask(link: ServerLink, run_id: str, query: str, *arguments: object, is
                 if is_patient or not wanted_worker:
                     why = f"no worker has answered for {PATIENCE_S:g} s"
                 if not wanted_worker:
-                    why += f". It may be busy, or was killed; this starts another: {link.worker_command(QUEUE)}"
+                    why += f". The worker may be busy, or was killed; this command starts another: {link.worker_command(QUEUE)}"
                 message = f"run {run_id} does not answer: {why}\nThe server keeps the run, which continues when a worker answers"
                 raise StoreError(message, code=_NO_ANSWER) from error
             if wanted_worker and is_patient:
@@ -206,7 +206,7 @@ async def _ask(link: ServerLink, run_id: str, query: str, *arguments: object, is
             elif wanted_worker:
                 link.note_once(f"there is no worker; waiting {_STARTING_S:g} s for one to start")
             elif wait_s == 2 * _FIRST_WAIT_S:
-                link.note_once(f"no worker answers; waiting up to {PATIENCE_S:g} s for a busy one")
+                link.note_once(f"no worker answers; waiting up to {PATIENCE_S:g} s, because a worker may be busy")
             is_last = bool(wanted_worker)
             left_s = min(wait_s, 1.0) - (time.monotonic() - begin_s)  # the server may refuse at once
             await asyncio.sleep(max(0.0, left_s))
@@ -388,7 +388,7 @@ class TemporalStore:
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             )
         except WorkflowAlreadyStartedError:
-            raise StoreError(f"there was a run with that id already: {start.run}") from None
+            raise StoreError(f"there was already a run with this id: {start.run}") from None
 
     async def resume(self, run_id: str, how: Json) -> Json:
         """Continue a run, and return what the update returns. Raises what it raises."""

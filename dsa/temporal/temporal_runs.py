@@ -214,7 +214,7 @@ class TemporalRuns(BoundRuns):
     def post(self, run_id: str, occurrence: Occurrence, at: str | None = None, options: Options | None = None) -> str:  # noqa: ARG002
         """Raise StoreError, because a run on Temporal has no inbox and takes events at once. Raises TypeError for a place that is not a string."""
         require_place(at)
-        raise StoreError(f"run {run_id} has no inbox: on Temporal events are taken at once")
+        raise StoreError(f"run {run_id} has no inbox, because runs on Temporal take events at once")
 
     def branch(self, run_id: str, length: int, new_id: str = "") -> str:
         """Make a run that begins as another one did, as `Runs.branch` does."""
@@ -446,7 +446,7 @@ class TemporalWorker(Worker):
     def __init__(self, runs: TemporalRuns, *, machine: str | None = None, **how: Any) -> None:  # noqa: ANN401  (as `Worker` takes it)
         if machine is not None:
             raise DsaError(
-                f"a worker on Temporal cannot choose the runs of {machine}, as one of a folder does; begin them with ?queue=NAME after the address, "
+                f"a worker on Temporal cannot serve only the runs of {machine}, as a worker of a folder can; begin these runs with ?queue=NAME after the address, "
                 "and start their worker with the same address"
             )
         super().__init__(runs, **how)
@@ -464,7 +464,7 @@ class TemporalWorker(Worker):
         while True:
             for run_id, why in tuple(runs.unbound_runs.items()):
                 if known_obstacles.get(run_id) != why:
-                    yield TakeUp(run_id, fault=f"{why}; it waits for another worker")
+                    yield TakeUp(run_id, fault=f"{why}; the run waits for another worker")
             known_obstacles = dict(runs.unbound_runs)
             for run_id, look in tuple(runs.active_runs.items()):
                 take_up = await self._take_up_of(run_id) if look.is_due else None

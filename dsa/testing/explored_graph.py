@@ -131,7 +131,7 @@ def graph_of(machine: Machine, *, max_configurations: int = MAX_CONFIGURATIONS) 
     for place, configuration in enumerate(order):  # grows while it is walked
         if len(order) > max_configurations or system.left_out:
             raise DsaError(
-                f"{machine.name} has more than {max_configurations} configurations at these parameters: too many to make tests of; "
+                f"{machine.name} has more than {max_configurations} configurations at these parameters, which is too many for tests; "
                 "give smaller parameter values",
                 code="GraphTooLargeError",
             )

@@ -115,8 +115,8 @@ class Observation:
     def __str__(self) -> str:
         parts = ["its state"] if self.state else []
         parts += [", ".join(self.values)] if self.values else []
-        parts += ["what is pending"] if self.pending else []
-        parts += ["the reason of a refusal"] if self.reasons else []
+        parts += ["the pending effects"] if self.pending else []
+        parts += ["the reason for a refusal"] if self.reasons else []
         return ", ".join(parts)
 
 

@@ -160,11 +160,11 @@ class Lockstep:
         expected_text = f"refused: {result.reason}" if isinstance(result, Refusal) else _join_names(result.effects)
         if isinstance(answer, RefusedAction):
             if answer.reason is None and self._observation is not None and self._observation.reasons:
-                raise TypeError("these tests are for an implementation that says why it refuses")
+                raise TypeError("these tests need the reason for each refusal: return RefusedAction(REASON)")
             same = isinstance(result, Refusal) and answer.reason in {None, result.reason}
             actual_text = f"refused: {answer.reason}" if answer.reason else "refused"
         elif isinstance(answer, str) or not isinstance(answer, Iterable):
-            raise TypeError(f"feed gave {answer!r}, not a sequence of effects' names nor RefusedAction()")
+            raise TypeError(f"feed must return a sequence of effect names or RefusedAction(), not {answer!r}")
         else:
             effects = tuple(answer)
             same, actual_text = isinstance(result, Taken) and effects == result.effects, _join_names(effects)
@@ -192,9 +192,9 @@ class Lockstep:
         keys = None if view.keys is None else _keys_by_effect(view)
         effects_with_keys = None if keys is None else [effect for effect, group in keys.items() for _ in group]
         for what, shown_names, expected_names, none in (
-            ("what is pending", view.pending, expected_view.pending, "no effects"),
-            ("what has a key", effects_with_keys, expected_view.pending, "no effects"),
-            ("what is armed", view.timers, expected_view.timers, "no timers"),
+            ("the pending effects", view.pending, expected_view.pending, "no effects"),
+            ("the effects that have keys", effects_with_keys, expected_view.pending, "no effects"),
+            ("the armed timers", view.timers, expected_view.timers, "no timers"),
         ):
             names, right_names = sorted(shown_names or ()), sorted(expected_names or ())
             if shown_names is not None and names != right_names:
@@ -205,7 +205,7 @@ class Lockstep:
             self._disagree(f"{what} {when}", expected_text, actual_text, result)
 
     def _disagree(self, what: str, expected_text: str, actual_text: str, result: Taken | Refusal | None) -> None:
-        message = f"{what}: {self.machine.name} says {expected_text}, the implementation {actual_text}"
+        message = f"{what}: {self.machine.name} says {expected_text}, but the implementation says {actual_text}"
         line = result.transition.span.line if isinstance(result, Taken) and result.transition.span else None
         raise DisagreementError(self._history(message), self._step_count, line)
 
@@ -232,11 +232,11 @@ def _require_shown(machine: Machine, observation: Observation, view: View) -> No
     """Raise TypeError when less is shown than tests were made for."""
     missing = [f"the value of {name}" for name in observation.values if name not in view.values]
     if observation.state and machine.resolve_state(view.state or "") not in machine.leaves:
-        missing.append("the state, without its children")
+        missing.append("the innermost state (not its parent)")
     if observation.pending and view.pending is None:
-        missing.append("what is pending")
+        missing.append("the pending effects")
     if missing:
-        raise TypeError(f"these tests are for an implementation whose view shows {', '.join(missing)}")
+        raise TypeError(f"these tests need what the view does not show: {', '.join(missing)}")
 
 
 def play(
@@ -306,7 +306,7 @@ class _ShownNames:
         old_keys = [key for key in keys if key in self._used_keys and key not in before]
         repeats = [key for place, key in enumerate(keys) if key in keys[:place]]
         for key in (*repeats, *old_keys, *same_keys[lasting_count:])[:1]:
-            yield f"the key of {effect}", "one that was not used before", key
+            yield f"the key of {effect}", "a key that was not used before", key
 
 
 def _keys_by_effect(view: View) -> Mapping[str, tuple[str, ...]]:
@@ -565,7 +565,7 @@ def state_machine_test(
             walk_class.plan = attrs.evolve(plan, patience=TimeBudget())
             run_state_machine_as_test(walk_class, settings=_that_may_end(self.settings))
             if walk_class.plan.patience.skipped_count:
-                message = f"after {LONGEST_S:g} s of walks the implementation was no longer asked: {walk_class.plan.patience.skipped_count} walks were left"
+                message = f"the walks were stopped after {LONGEST_S:g} s: {walk_class.plan.patience.skipped_count} of them were not made"
                 warnings.warn(message, stacklevel=1)
             play_into(plan.coverage, make_implementation, row_tour(graph, but=plan.coverage.rows))
             plan.coverage.require(require_rows, graph)

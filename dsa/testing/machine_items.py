@@ -147,7 +147,7 @@ class PropertyItem(ClaimItem):
         if result.blocking_codes and self.parent.holds_check:
             # The one fault fails `check`; the properties could not be judged for it, and do not fail too.
             pytest.skip(
-                f"not judged while {' and '.join(result.blocking_codes)} stands: see {self.parent.relative_path}::check"
+                f"not judged because of {' and '.join(result.blocking_codes)}: see {self.parent.relative_path}::check"
             )
         if result.failed:
             pytest.fail(_failure_text(self.parent.relative_path, result), pytrace=False)

@@ -27,13 +27,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("dsa", "machine documents")
     group.addoption(
-        "--machine-coverage", action="store_true", help="report which rows, states and verdicts of machines tests take"
+        "--machine-coverage",
+        action="store_true",
+        help="report which rows, states and verdicts of the machines are covered by tests",
     )
     group.addoption(
         "--machine-coverage-min",
         type=float,
         metavar="PERCENT",
-        help="fail when scenarios and tests together take fewer rows of a machine; implies --machine-coverage",
+        help="fail when scenarios and tests together take less than PERCENT of the rows of a machine; implies --machine-coverage",
     )
     parser.addini("dsa_machines", "collect machine documents (*.md) as tests", type="bool", default=True)
 

@@ -220,16 +220,16 @@ class CompleteSuite:
     def claim(self) -> str:
         """Return what it means to pass, with what is counted as input, output and state, and what is assumed."""
         values = ", ".join(f"{name} = {show_value(value)}" for name, value in self.machine.constants.items())
-        view_text = f", and shows {self.observation}" if str(self.observation) else ""
+        view_text = f", and {self.observation}" if str(self.observation) else ""
         return (
-            f"{len(self.tests)} tests, {self.steps} steps. An implementation that passes them and has at most {self.extra} more "
-            f"{'state' if self.extra == 1 else 'states'} than the table equals it{f' at {values}' if values else ''}: whatever comes, "
-            "it answers what the table answers.\n"
-            f"States of the table: {self.states}, the configurations that can be told apart, of {self.configurations}. "
+            f"{len(self.tests)} tests, {self.steps} steps. If an implementation passes them and has at most {self.extra} more "
+            f"{'state' if self.extra == 1 else 'states'} than the table, it is equivalent to the table{f' at {values}' if values else ''}: for all inputs, "
+            "it gives the same answers as the table.\n"
+            f"States of the table: {self.states}, those of its {self.configurations} configurations that tests can distinguish. "
             f"Inputs: {len(self.inputs)} occurrences (events that come from outside, answers, timers, with each combination of the verdicts "
-            "that are asked for), each wherever it is well formed. "
-            f"Output: the effects it asks for, in order, or that it refuses{view_text}.\n"
-            "Assumed: start begins anew; the same occurrences give the same output; what it shows depends on its state alone, "
+            "that are asked for), each in every configuration where it is well formed. "
+            f"Output: the effects that the implementation asks for, in order, or a refusal{view_text}.\n"
+            "Assumed of the implementation: start begins anew; the same occurrences give the same output; what it shows depends on its state alone, "
             "and showing changes nothing."
         )
 
@@ -368,7 +368,7 @@ TESTS = """
 def make():
     """Return the implementation to test: put your adapter here (`dsa.testing.implementations`). This one is the table itself.
 
-    Walks restart it at any time, any number of times: this one from the ledger of its run. An adapter without `restart` never is.
+    Walks may restart it at any time, and more than once. This one continues from the ledger of its run. An adapter without `restart` is never restarted.
     """
     return ReplayedMachine(MACHINE)
 
@@ -378,7 +378,7 @@ def test_it_does_what_the_table_says(line):
     play(MACHINE, make, [read_test(MACHINE, line)])
 
 
-#: Where one of the tests above fails, that is the failure, and the walks are left out.
+#: If one of the tests above fails, that failure is reported, and the walks are left out.
 TOUR = [read_test(MACHINE, line) for line in TESTS.strip().splitlines()]
 TestWalks = state_machine_test(MACHINE, make, first=TOUR).TestCase
 '''

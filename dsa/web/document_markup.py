@@ -313,7 +313,12 @@ class TraceView:
         if self.loop is None:
             return None
         is_round = self.loop < count
-        return tag("p", f"Then {show_loop(self.loop, count)} for ever." if is_round else "Then nothing, for ever.")
+        return tag(
+            "p",
+            f"Then the run repeats {show_loop(self.loop, count)} for ever."
+            if is_round
+            else "After that, nothing happens any more.",
+        )
 
     def _walk(self, address: str) -> Markup:
         """Return the link that walks through the trace in the explorer."""

@@ -42,7 +42,11 @@ def survivors(machine: Machine, work: StoppableWork[WorkFindings]) -> WorkFindin
         items.append(tag("li", line_link(span, own) or one.mutant.place, " ", one.mutant.what))
     counts = [tag("p", text) for group in GROUPS if (text := counts_text(strength, group))]
     late = strength.of_kind("not judged")
-    rest = tag("p", f"{len(late)} of {len(strength.results)} were not judged: stopped.") if late else None
+    rest = (
+        tag("p", f"{len(late)} of {len(strength.results)} mutants were not judged, because the work was stopped.")
+        if late
+        else None
+    )
     summary = tag("summary", plural(len(items), "survivor"))
     survivors_list = tag("details", summary, tag("ul", items, class_="plain")) if items else None
     return WorkFindings(join(counts, survivors_list, rest), notes)
@@ -77,7 +81,9 @@ def proofs(machine: Machine, work: StoppableWork[WorkFindings]) -> WorkFindings:
 def _proof(proof: Proof, report: ProofReport, address: str) -> Markup:
     """Return a proof: its verdict for all values of the parameters, what it rests on, and the evidence to open."""
     facts = [
-        f"{proof.idle} never happened at small values: does it say what you mean?" if proof.idle else "",
+        f"{proof.idle} never happened at small parameter values: does the claim say what you mean?"
+        if proof.idle
+        else "",
         f"{proof.verdict} if {proof.condition}" if proof.condition else "",
         *(f"assumed: {assumption}" for assumption in proof.assumptions),
         f"at {show_values(proof.values)}" if proof.values else "",
@@ -122,7 +128,7 @@ def _evidence(evidence: Evidence, report: ProofReport) -> Markup:
         return EMPTY  # the rows alone preserve it
     counts = [
         *([plural(len(evidence.lemmas), "lemma")] if lemmas else []),
-        *([f"a rank that falls, in {plural(len(ranks), 'place')}"] if ranks else []),
+        *([f"a decreasing rank in {plural(len(ranks), 'place')}"] if ranks else []),
     ]
     return tag("details", tag("summary", f"The evidence: {', '.join(counts)}"), tag("ul", lemmas, ranks))
 

@@ -125,7 +125,9 @@ def _moves(path: MachineWalk) -> Markup:
         [tag("a", "← Back", href=path.address(count - 1), rel="prev", id="back"), " · "] if count else []
     )
     is_of_run, total = path.place.occurrences is not None, len(path.place.occurrences or ())
-    onwards = tag("a", "As the run went on →", href=path.place.at((), path.rows + 1)) if path.rows < total else None
+    onwards = (
+        tag("a", "The next step of the run →", href=path.place.at((), path.rows + 1)) if path.rows < total else None
+    )
     links += [onwards, " · "] if onwards is not None else []
     again = tag("a", "Start again", href=path.address(0))
     return tag("p", links, again, " · ", tag("a", "The run" if is_of_run else "The machine", href=path.place.home))

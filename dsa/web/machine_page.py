@@ -49,7 +49,7 @@ _MOST_NAMES = 5
 #: The text of a page about a file that cannot be read.
 _WAITS = "This page continues by itself once the file exists and can be read. For another file, start `dsa web` with its name."
 #: The text of a page about a check that a person has stopped: its findings mention the time limit.
-_STOP_NOTE = "This check was stopped before its end. What it did not reach is UNKNOWN; the time limit in its findings is this stop."
+_STOP_NOTE = "This check was stopped before its end. What it did not reach is UNKNOWN; where its findings name a time limit, they mean this stop."
 _NOTHING = DocumentReading(None, ())
 Result = TypeVar("Result")
 
@@ -239,7 +239,7 @@ class WatchedDocument:
             self._results_shown = results
         parts = {"status": self._status(), "table": self._table, "diagram": self.drawing.markup}
         proofs = self._work_state("proofs", "Proofs", ("Prove for all values of the parameters", "Prove again"))
-        mutants = self._work_state("mutants", "Mutants", ("Plant small faults", "Plant them again"))
+        mutants = self._work_state("mutants", "Mutants", ("Plant small faults", "Plant small faults again"))
         words = words_explained(parts["status"], self._table, proofs, mutants)
         return Fragments({**parts, "words": words, "proofs": proofs, "mutants": mutants})
 
@@ -464,7 +464,7 @@ def _start(request: Request, document: WatchedDocument) -> Response:
     """Start the check, the proofs or the mutants again."""
     name = request.path_params["work"]
     if name not in document.works:
-        return HTMLResponse(message_page("No such work", "Press a button on the machine's page.").html, 404)
+        return HTMLResponse(message_page("No such task", "Press a button on the machine's page.").html, 404)
     document.start(name)
     return RedirectResponse(document.address, 303)
 
@@ -473,6 +473,6 @@ def _stop(request: Request, document: WatchedDocument) -> Response:
     """Stop the check, the proofs or the mutants; what was found stays."""
     name = request.path_params["work"]
     if name not in document.works:
-        return HTMLResponse(message_page("No such work", "Press a button on the machine's page.").html, 404)
+        return HTMLResponse(message_page("No such task", "Press a button on the machine's page.").html, 404)
     document.works[name].stop()
     return RedirectResponse(document.address, 303)

@@ -75,7 +75,7 @@ def walk(place: WalkPlace, names: Sequence[str], rows: int = 0) -> MachineWalk:
     for occurrence in (place.occurrences or ())[:rows]:
         outcome = step(machine, here, occurrence)
         if not isinstance(outcome, Taken):
-            fault = f"the table does not take {show_occurrence(occurrence)} as in the run: {outcome.message}"
+            fault = f"the table does not take {show_occurrence(occurrence)} as the run did: {outcome.message}"
             return MachineWalk(place, (), tuple(steps), len(steps), fault)
         steps.append(outcome)
         here = outcome.configuration
@@ -87,7 +87,7 @@ def walk(place: WalkPlace, names: Sequence[str], rows: int = 0) -> MachineWalk:
         )
         if not isinstance(taken, Taken):
             why = taken.message if isinstance(taken, Refusal) else "there is no such event here"
-            fault = f"'{name}' leads no further from {here.state}: {why}"
+            fault = f"'{name}' cannot be taken in {here.state}: {why}"
             return MachineWalk(place, tuple(names[: len(steps) - rows]), tuple(steps), rows, fault)
         steps.append(taken)
         here = taken.configuration

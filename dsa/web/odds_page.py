@@ -39,8 +39,8 @@ _SUCCESS, _OUTSIDE = "The state that counts as success", "Any outside event may 
 _VARY = "The parameter that the plot and the search vary"
 #: The options of `dsa odds` in messages, and the fields of this page that do the same.
 _FIELDS_FOR_OPTIONS = (
-    (r"or --pass (\S+)=0\.7", r"or fill in '\1 passes', for example with 0.7"),
-    (r"--success names the one that counts, of:", f"choose the one that counts in '{_SUCCESS}', of:"),
+    (r"or give --pass (\S+)=0\.7", r"or fill in '\1 passes', for example with 0.7"),
+    (r"name the state that counts as success with --success;", f"choose the one that counts in '{_SUCCESS}';"),
     (r"\(--vary\)", f"(the field '{_VARY}')"),
     (r"\(--vary (\S+)\)", rf"(write \1 into the field '{_VARY}')"),
     (r"with --outside, a target", f"with '{_OUTSIDE}', a target"),
@@ -98,7 +98,7 @@ def _number(name: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise ValueError(
-            f"{name}: '{text.strip()}' is not a number; write 0.7, or 0.7, 0.8, 0.9 by retry number"
+            f"{name}: '{text.strip()}' is not a number; write 0.7, or a list by retry number: 0.7, 0.8, 0.9"
         ) from None
 
 
@@ -163,7 +163,7 @@ def _form(document: WatchedDocument, machine: Machine, form: OddsForm) -> Markup
         passes,
         tag("label", _SUCCESS, _success_choice(machine, form)),
         field(_VARY, "vary", hint=", ".join(_numbers(machine))),
-        field("Search for its smallest value at which success is at least this likely", "target", hint="0.95"),
+        field("Search for the smallest value of this parameter at which success is at least this likely", "target", hint="0.95"),
         tag("details", tag("summary", "More"), fatals, events, tag("label", outside, _OUTSIDE, class_="choice")),
         tag("button", "Work out", type="submit"),
         method="get", action=f"{document.address}/odds", class_="card", data_answer="answer",

@@ -314,7 +314,9 @@ def _status(feed: RunFeed) -> Markup:
     attempts = tag("p", tag("a", count, href=run_address(feed.id, "/attempts"))) if feed.attempts else None
     explore = tag("p", tag("a", "Explore from here", href=run_address(feed.id, "/explore"))) if feed.machine else None
     has_diff = extension_of(feed.first.name).diff is not None
-    changes = tag("p", tag("a", "What it changed outside", href=run_address(feed.id, "/changes"))) if has_diff else None
+    changes = (
+        tag("p", tag("a", "What the run changed outside", href=run_address(feed.id, "/changes"))) if has_diff else None
+    )
     return join(words, tag("dl", facts_shown), attempts, explore, changes, stop, go_on)
 
 

@@ -76,8 +76,8 @@ def _run_page(feed: RunFeed, before: int | None) -> Markup:
     end = total if before is None else max(0, min(before, total))
     after = max(0, end - _MOMENTS_A_PAGE)
     base = run_address(feed.id)
-    older = tag("a", f"The moments before {after + 1}", href=f"{base}?before={after}") if after else None
-    newest = tag("a", "The newest moments", href=base) if before is not None else None
+    older = tag("a", f"The entries before {after + 1}", href=f"{base}?before={after}") if after else None
+    newest = tag("a", "The newest entries", href=base) if before is not None else None
     heads = tag("tr", [tag("th", name, scope="col") for name in ("", "time", "kind", "what")])
     moments = feed.moments(after, end)
     table = tag("table", tag("thead", heads), tag("tbody", moments, id="moments"), class_="moments")
@@ -266,7 +266,7 @@ def _why_not_taken(outcome: Taken | Refusal | Posted) -> str:
     """Return why an event was not taken; "" if it was."""
     end = outcome.delivery if isinstance(outcome, Posted) else outcome
     if end is None:
-        return "it is waiting in the run's inbox; the process that holds the run has not taken it yet"
+        return "the event is waiting in the run's inbox; the process that holds the run has not taken it yet"
     return "" if isinstance(end, Taken) or not end.reason else f"{end.reason}: {end.message}"
 
 
@@ -292,7 +292,9 @@ async def _interrupt(request: Request) -> Response:
     news = await runs.look(run_id)
     if not news.is_driven:
         holder = news.summary.holder
-        raise DsaError(f"the run is held by {holder}: end it there" if holder else "the run is not under way")
+        raise DsaError(
+            f"the run is held by {holder}: interrupt the run there" if holder else "the run is not under way"
+        )
     await runs.interrupt(run_id)
     return RedirectResponse(run_address(run_id), 303)
 
@@ -307,7 +309,7 @@ async def _changes(request: Request) -> Response:
     first = (await runs.look(run_id)).entries[0]
     diff = extension_of(first.name).diff if isinstance(first, ledger.MachineEntry) else None
     text = "" if diff is None else diff(runs, run_id)  # in this thread, which has the store
-    content = diff_lines(text[:_MOST_JSON]) if text else message("It has changed nothing outside.")
+    content = diff_lines(text[:_MOST_JSON]) if text else message("The run has changed nothing outside.")
     rest = (
         tag("p", "The rest is longer than this page; `dsa show --diff` prints it.") if len(text) > _MOST_JSON else None
     )
@@ -350,7 +352,7 @@ def _attempt(attempt: AttemptRecord, by_id: Mapping[str, AttemptRecord], store: 
     parent = by_id.get(attempt.parent_id or "")
     change = None
     if parent is not None:
-        summary = tag("summary", f"What it changes of {parent.step} {parent.version}")
+        summary = tag("summary", f"Changes from {parent.step} {parent.version}")
         change = tag("details", summary, _difference(store.get_artifact(parent.artifact_id).content, text))
     more = f"\n.. {len(text) - _MOST_TEXT:,} more characters" if len(text) > _MOST_TEXT else ""
     return tag(

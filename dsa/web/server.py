@@ -64,7 +64,7 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 _HOW_TO_GET_IN = prose(
-    "Open the address that `dsa web` printed. It lets in one browser. To let in this one too, press 'Let in another browser' below the list of machines in that one; or end `dsa web` with Ctrl-C and start it again."
+    "Open the address that `dsa web` printed. It lets in one browser only. If another browser has used it, press 'Let in another browser' there, below the list of machines; or end `dsa web` with Ctrl-C and start it again."
 )
 _MOST_BODY = 2 * 2**20
 _SAFE = {"GET", "HEAD"}
@@ -177,14 +177,16 @@ class Gate:
         origin = request.headers.get("origin")
         if origin is None and request.method not in _SAFE:
             return refusal(
-                403, "Unknown origin", "A form of these pages says where it comes from; this request does not."
+                403, "Unknown origin", "The forms of these pages send the header Origin, but this request has none."
             )
         if origin is not None and origin != f"http://{host}":
-            return refusal(403, "Another origin", "A page of another site cannot act here.")
+            return refusal(403, "Another origin", "A page of another site cannot send requests to this server.")
         if not request.headers.get("content-length", "0").isdecimal() or "transfer-encoding" in request.headers:
-            return refusal(411, "No length", "A request must say how long it is.")
+            return refusal(411, "No length", "A request must give its length in the header Content-Length.")
         if int(request.headers.get("content-length", "0")) > _MOST_BODY:
-            return refusal(413, "Too much", f"A form may have {_MOST_BODY:,} bytes; keep larger data in a file.")
+            return refusal(
+                413, "Too much", f"A form may have at most {_MOST_BODY:,} bytes; keep larger data in a file."
+            )
         return self._admission(request)
 
     def _admission(self, request: Request) -> Response | None:
@@ -225,7 +227,7 @@ def application(files: tuple[str, ...], runs: Runs, gate: Gate) -> ASGIApp:
 
     async def invitation(_request: Request) -> Response:
         address = tag("input", value=gate.address(), readonly=True, aria_label="Address", class_="wide")
-        text = "Open this address in the other browser on this computer. It is good for one browser."
+        text = "Open this address in the other browser on this computer. The address works for one browser only."
         return HTMLResponse(page("Another browser", tag("h1", "Another browser"), tag("p", text), address).html)
 
     routes = [
@@ -264,7 +266,7 @@ async def _fault(_request: Request, fault: Exception) -> Response:
 
 async def _damage(_request: Request, fault: Exception) -> Response:
     meaning = meaning_of("damaged")
-    advice = "It is left unchanged. Restore the folder of runs from a copy, or begin the run again."
+    advice = "The folder of runs is left unchanged. Restore it from a copy, or begin the run again."
     is_one = isinstance(fault, DamageError) and fault.run is not None
     title = "This run is damaged" if is_one else "The folder of runs is damaged"
     return refusal(409, title, join(f"{fault}. Damaged means: {meaning} {advice}"))

@@ -55,7 +55,7 @@ def read_message(data: object) -> object:
     value = {"text": data} if isinstance(data, str) else data
     text = value.get("text") if isinstance(value, dict) else None
     if not isinstance(text, str) or not text.strip():
-        raise ValueError('a message must be a text, or {"text": TEXT}, and not empty')
+        raise ValueError('a message must be a text or {"text": TEXT}, and must not be empty')
     text = as_unicode(text)
     rerun = value.get("rerun") if isinstance(value, dict) else None
     return {"text": text, "rerun": rerun if isinstance(rerun, bool) else asks_again(text)}

@@ -206,7 +206,7 @@ class TranscriptDisplay(ChatDisplay):
 _MOST_TURNS, _PAGE_ROWS, _PAGE_COLUMNS, _MOST_TEXT = 20, 20, 12, 20_000
 _PICTURES = (".png", ".svg", ".jpg", ".jpeg")
 #: Why a call has no result yet.
-_NOT_YET = {"waiting": "It has not begun: calls before it come first.", "running": "It is under way."}
+_NOT_YET = {"waiting": "This call waits until earlier calls are done.", "running": "It is under way."}
 
 
 class ChatPage:
@@ -401,7 +401,7 @@ START_FORM = StartForm(
     "Begin a conversation about data",
     {
         "message": StartField("Your first message", lines=3),
-        "data": StartField("Data: the paths of CSV, Parquet, JSON, SQLite or DuckDB files, one on a line", lines=3),
+        "data": StartField("Data: the paths of CSV, Parquet, JSON, SQLite or DuckDB files, one path per line", lines=3),
         "model": StartField("Model: http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE"),
     },
     begin_conversation,

@@ -86,7 +86,7 @@ def show_counters(entries: Iterable[Entry]) -> dict[str, int | float | str]:
         "rescues": sum(counters.rescues.values()),
         "guided retries": counters.retries.guided,
         "of these succeeded": counters.retries.succeeded,
-        "retry success rate": "none were made" if rate is None else rate,
+        "retry success rate": "no retries were made" if rate is None else rate,
     }
 
 
@@ -140,7 +140,7 @@ HELP = """\
 /state             show the phase         /branch [TURN]   branch the conversation after a turn
 /cancel            (Ctrl-C stops a turn)  /export [DIR]    copy the files and the messages
 /retry, /dismiss   after an error         /rerun TEXT      send TEXT, and allow repeated work
-/end               end it for good        /quit            leave it; it can be resumed"""
+/end               end for good           /quit            leave, and resume later"""
 
 
 class Talk:
@@ -250,9 +250,11 @@ _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. A resumed con
     "messages",
     multiple=True,
     metavar="TEXT",
-    help="Send TEXT and end; repeat the option for several messages in turn.",
+    help="Send TEXT and end; repeat the option to send several messages one after the other.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other answers.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="The seed of the model: another seed gives other answers."
+)
 @click.option(
     "--context-tokens",
     type=click.IntRange(LEAST_TOKENS),
@@ -300,7 +302,7 @@ def command(
     if run is not None and (is_other or choices["format_"] != "none"):
         raise click.UsageError(_RESUME_ALONE)
     if any(not text.strip() for text in messages) or (options.json_wanted and not messages):
-        raise click.UsageError("say something: --ask TEXT")
+        raise click.UsageError("give a message that is not empty: --ask TEXT")
     folder = Path(root)
     display = ChatDisplay(terminal(), folder, is_verbose=verbose)
     if context_tokens is not None:
@@ -420,7 +422,7 @@ class _ChatSession:
             if code == EXIT_INTERRUPTED:
                 break
         if not self.options.json_wanted:
-            retry = " (there /retry continues the turn)" if chat.has_failed else ""
+            retry = " (then /retry continues the turn)" if chat.has_failed else ""
             state = chat.state.rpartition(".")[2]
             again = resume_command(chat.command, chat.runs, chat.run_id)
             self.display.say(f"{chat.run_id}: {state}; to continue: {again}{retry}")

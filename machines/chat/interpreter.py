@@ -338,7 +338,7 @@ def _value(claim: _ChildReport, outcome: SandboxOutcome, bounds: Bounds, call: "
             raise ToolError(clean_text(fault)[:_MOST_MESSAGE], code="bad_table")
         case {"error": {"types": [str(name), *more], "message": str(message), "places": [*places]}}:
             raise _exception([name, *map(str, more)], message, places, call)
-    raise ToolError("The code wrote into the channel for its report.", code="bad_result")
+    raise ToolError("The code wrote into the channel that is reserved for the report.", code="bad_result")
 
 
 def _exception(types: list[str], message: str, places: list[Any], call: "_CallInput") -> ToolError:

@@ -144,7 +144,7 @@ def _entries(folder: int, above: str, depth: int) -> Iterator[tuple[str, str, in
             path = above + entry.name
             state = entry.stat(follow_symlinks=False)
             if number >= _MOST_ENTRIES:
-                yield path, "one of too many", 0, -1
+                yield path, "one of too many entries", 0, -1
                 return
             if not stat.S_ISDIR(state.st_mode):
                 yield path, *_open_entry(folder, entry.name, state)
@@ -163,7 +163,7 @@ def _open_entry(folder: int, name: str, state: os.stat_result) -> tuple[str, int
     if what != "file":
         return what, 0, -1
     if state.st_nlink != 1:
-        return "a second name of another file", 0, -1
+        return "a hard link to another file", 0, -1
     file = _open(folder, name, os.O_NONBLOCK)
     if file < 0 or not stat.S_ISREG(os.fstat(file).st_mode):
         return "a file that cannot be read", 0, -1

@@ -119,7 +119,8 @@ async def use_fallback(action: Action, context: PolicyContext) -> list[Step]:
     _, work = resources_and_work(context)
     why = "; ".join(work.plan_faults)
     return _notice(
-        action, WorkNotice("plan_replaced", f"the goal is the task: {why}" if why else work.goal, tasks=True)
+        action,
+        WorkNotice("plan_replaced", f"the goal itself is the only task: {why}" if why else work.goal, tasks=True),
     )
 
 
@@ -164,7 +165,7 @@ def _why(call: CodingCall, denial: Denial | None) -> tuple[str, str, bool]:
     if not call.tool:
         return "unknown_tool", call.fault or "no such tool", False
     if denial is not None:
-        return "not_approved", denial.why or "the user does not want it", True
+        return "not_approved", denial.why or "the user does not want this call", True
     if call.round is not None and call.round.level in {"block", "end"}:
         return "call_looping", call.round.why, True
     if call.faults.inside_workspace:
@@ -220,7 +221,7 @@ async def note_cut_off(action: Action, _context: PolicyContext) -> list[Step]:
 
 async def note_cancelled(action: Action, context: PolicyContext) -> list[Step]:
     """Report that the user stopped the work."""
-    return _end_work(action, context, "stopped", "the user stopped")
+    return _end_work(action, context, "stopped", "the user stopped the work")
 
 
 async def report_done(action: Action, context: PolicyContext) -> list[Step]:
@@ -241,7 +242,7 @@ async def report_limit(action: Action, context: PolicyContext) -> list[Step]:
     _, work = resources_and_work(context)
     left = [each.description for _, _, each in work.places if each.status in {"waiting", "in_progress"}]
     return _end_work(
-        action, context, "rounds_exhausted", f"the rounds are used up; left: {'; '.join(left) or 'nothing'}"
+        action, context, "rounds_exhausted", f"the rounds are used up; subtasks left: {'; '.join(left) or 'nothing'}"
     )
 
 
@@ -250,7 +251,9 @@ async def report_loop(action: Action, context: PolicyContext) -> list[Step]:
     _, work = resources_and_work(context)
     call = _call_in(action)
     why = "" if call.round is None else call.round.why
-    results = _results_after(work, fault_result(call.call_id, "loop_ended", why), "not made: the work ends before it")
+    results = _results_after(
+        work, fault_result(call.call_id, "loop_ended", why), "not made: the work ended before this call"
+    )
     return _notice(action, WorkNotice("loop_ended", why, results=results, drops=True))
 
 
@@ -293,7 +296,7 @@ def read_goal(data: object) -> object:
     value = data if isinstance(data, dict) else {"text": data}
     text, about, tasks = value.get("text"), value.get("about"), value.get("tasks")
     if not isinstance(text, str) or not text.strip():
-        raise ValueError('a goal must be a text, or {"text": TEXT}, and not empty')
+        raise ValueError('a goal must be a text or {"text": TEXT}, and must not be empty')
     goal = Goal(text, about if isinstance(about, str) else "", None if tasks is None else tasks_from(tasks))
     return as_unicode(as_data(goal))
 
@@ -438,8 +441,8 @@ async def _others(agent: CodingResources, work: Work, run_id: str) -> tuple[Call
 def _why_alone(kind: Kind, *, is_certain: bool) -> str:
     """Return why a call does not run beside calls that look, or an empty text."""
     if kind != "looking":
-        return "it does more than read"
-    return "" if is_certain else "whether it repeats a call depends on results that have not arrived yet"
+        return "the call does more than read"
+    return "" if is_certain else "whether this call repeats another one depends on results that have not arrived yet"
 
 
 def key_arguments(call: ToolRequest[WorkspaceTool], look: Look, normal_path: Callable[[str], str]) -> JsonObject:

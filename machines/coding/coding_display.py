@@ -231,7 +231,7 @@ class CodingDisplay(Lines):
     def can_be_sent(self, directory: Path) -> None:
         """Print the command that permits this call, with the place of the question."""
         self.say(
-            f"to allow it: {pasted('send', directory, 'permitted', at=str(self._place))}; or: permitted always, denied WHY"
+            f"to allow this call: {pasted('send', directory, 'permitted', at=str(self._place))}; other answers: permitted always, denied WHY"
         )
 
 
@@ -281,8 +281,8 @@ class CodingPage:
     """
 
     texts: Mapping[str, str] = {
-        "permitted": "Leave it empty to permit only this call; write always to permit others like it too",
-        "denied": "Why not, for the model; may be empty",
+        "permitted": "Leave this empty to permit only this call; write 'always' to permit similar calls too",
+        "denied": "The reason, for the model; may be empty",
     }
 
     def __init__(self, address: str, _folder: Path | None) -> None:
@@ -397,7 +397,9 @@ START_FORM = StartForm(
     {
         "goal": StartField("The goal, in a sentence", lines=3),
         "workspace": StartField("The folder to work in (empty: the one in which dsa web was started)"),
-        "model": StartField("Model: http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE (empty: Ollama's)"),
+        "model": StartField(
+            "Model: http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE (empty: the model of Ollama)"
+        ),
         "mode": StartField(
             "Permission: ask before anything but reading, edit without asking, never ask, or only read",
             value=MODES[0],

@@ -291,7 +291,7 @@ class CodingResources:
     def _approval_of_user(self, setting: str) -> Approval:
         """Return that the user has to be asked because of a setting; in a part, which cannot ask, that the call must not happen."""
         if self.settings.part_of:
-            why = f"it needs permission ({setting}), and parts that run at the same time cannot ask for it"
+            why = f"the call needs permission ({setting}), but parts that run at the same time cannot ask for it"
             return Approval("never", why)
         return Approval("ask", f"the user has to be asked first ({setting})")
 

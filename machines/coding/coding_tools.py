@@ -195,7 +195,7 @@ def _alternation(key: str, window: Sequence[CallAction]) -> Round:
             return Round(
                 _level(times),
                 times,
-                f"{period} calls alternate, and the repeated ones had nothing new",
+                f"{period} calls alternate, and their repetitions brought nothing new",
             )
     return Round()
 
@@ -302,7 +302,7 @@ TOOLS: tuple[WorkspaceTool, ...] = (
     _tool("search", "looking", "look", "Find a text in the files of the workspace.", (
         Parameter("pattern", TEXT, "what to find", required=True, aliases=("query", "text", "regex")),
         _HERE,
-        Parameter("glob", TEXT, "only files with such names, such as *.py"),
+        Parameter("glob", TEXT, "only files whose names match this, such as *.py"),
         Parameter("is_regex", TRUTH, "the pattern is a regular expression", default=False, aliases=("regexp",)),
     ), "grep find searchfiles rg"),
     _tool("write_file", "changing", "edit", "Write a whole file; its old content is replaced.", (

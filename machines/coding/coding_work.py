@@ -138,7 +138,7 @@ def missing_evidence(subtask: str, results: Sequence[ToolEvidence]) -> str:
         is_shown = any(
             each.tool in _COMMANDS or each.tool not in _OWN or each.tool in _words(subtask) for each in results
         )
-        return "" if is_shown else "there is no command result in this subtask, which says to run or test something"
+        return "" if is_shown else "this subtask says to run or test something, but it has no result of a command"
     files = files_in(subtask)
     names = set(map(posixpath.basename, files))
     if not files or any(names & each.files for each in results):
@@ -532,7 +532,7 @@ def _work_call(call: ToolCall) -> WorkCall:
     return WorkCall(**call_fields(call), asked=call.arguments or {})
 
 
-_UNKNOWN = "it was interrupted, and its effects are unknown: check them before you call it again"
+_UNKNOWN = "the call was interrupted, and its effects are unknown: check them before you repeat it"
 
 
 def _short(arguments: JsonObject) -> str:

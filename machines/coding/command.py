@@ -273,7 +273,7 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
     "--config",
     "file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Settings; default: dsa.toml or pyproject.toml here.",
+    help="Settings file. Default: dsa.toml or pyproject.toml in the current folder.",
 )
 @click.option("--resume", "run", metavar="RUN", help="Continue RUN: its name, a part of its name, or `last`.")
 @click.option("--fresh", is_flag=True, help="Start again, even if a run with this goal was interrupted here.")
@@ -453,7 +453,10 @@ def _hint(settings: CodingSettings, workspace: Path, *, is_named: bool) -> None:
         )
     is_priced = any(limit.rpartition("=")[0].endswith("usd") for limit in settings.budget or ())
     if is_priced and "://" in (settings.model or ""):
-        say("the price of this model is unknown: a limit in usd has no effect; use tokens or calls", err=True)
+        say(
+            "the price of this model is unknown, so a limit in usd has no effect; limit tokens or calls instead",
+            err=True,
+        )
     for program in not_installed(Rules.from_mapping(settings.commands or {}), workspace):
         say(f"{program}: the settings allow it, but it is not installed on this machine", err=True)
 
@@ -485,7 +488,7 @@ def _work_until_rest(agent: Agent, display: CodingDisplay, *, is_json: bool) -> 
 def _ask_permission(agent: Agent, call: CodingCall, display: CodingDisplay) -> Any:  # noqa: ANN401  (a coroutine)
     """Ask the user for permission; `always` includes calls of the same kind: all edits, or all runs of the program."""
     display.asks(call.tool, agent.preview)
-    question = f"allow {call.tool}? [y]es, [a]lways, [n]o, [s]top, ?, or why not: "
+    question = f"allow {call.tool}? [y]es, [a]lways, [n]o, [s]top, ? for help, or your reason against it: "
     while (answer := _read_line(question)) in {"?", "h", "help"}:
         display.say(_ANSWERS)
     word = answer.lower()
@@ -497,7 +500,7 @@ def _ask_permission(agent: Agent, call: CodingCall, display: CodingDisplay) -> A
 
 
 _ANSWERS = """yes: make the call and continue
-always: the same, and allow others like it until the end of the run: all edits, or this program with any arguments
+always: make the call, and allow similar calls until the end of the run (all edits, or this program with any arguments)
 no: do not make the call, and tell the model
 stop: do not make the call, and end the work
 anything else: do not make the call, and send the model what you wrote"""
@@ -540,8 +543,8 @@ def _doubts(state: str, work: Work) -> Iterator[str]:
 def _how_to_go_on(agent: Agent, again: str) -> str:
     """Return what the user can do when a request to the model failed."""
     if "budget is spent" in agent.work.paused_for:
-        share = " (parts divide it)" if agent.state == "held_up" else ""
-        return f"its budget is spent; to continue, set a new one for the whole run{share}: {again} --budget LIMIT"
+        share = " (its parts share the budget)" if agent.state == "held_up" else ""
+        return f"the budget of the run is spent; to continue, set a new budget for the whole run{share}: {again} --budget LIMIT"
     if agent.rest is not None and "longer than" in agent.work.paused_for:
         return (
             f"the request is too long for the model; send less with: {again} --context-tokens N (or use --model NAME)"

@@ -97,7 +97,7 @@ def read_configuration(folder: Path, file: Path | None = None, workspace: Path |
             if is_project and workspace is not None and path.resolve().is_relative_to(workspace.resolve()):
                 raise DocumentError(
                     str(path),
-                    "it is in the workspace, where an agent may have written [tool.dsa]: use --config pyproject.toml, or dsa.toml",
+                    "this file is in the workspace, so an agent may have written [tool.dsa]: to use it, add --config pyproject.toml, or use dsa.toml instead",
                 )
             return configuration
     return CodeConfiguration()
@@ -113,7 +113,7 @@ def settings_to_start(choices: CodingSettings, file: CodeConfiguration, workspac
     settings = attrs.evolve(settings, model=absolute_script(settings.model or ""))
     if settings.model == LOCAL and not settings.json_mode:
         raise ModelUnavailable(
-            "the local model cannot call tools: add --json-mode, with which it fills in a schema, or name another with --model"
+            "the local model cannot call tools: add --json-mode, so that it fills in a schema instead, or name another model with --model"
         )
     return settings
 
@@ -135,7 +135,7 @@ def _read(path: Path, is_project: bool) -> CodeConfiguration:  # noqa: FBT001  (
 def _require_code_alone(table: object, before: str) -> None:
     """Raise ValueError for settings outside [code], which would have no effect."""
     if not isinstance(table, Mapping):
-        raise ValueError("it must be a table")  # noqa: TRY004  (a file's value)
+        raise ValueError("the settings must be a table")  # noqa: TRY004  (a file's value)
     for name, value in table.items():
         if name != "code":
             what = f"the table [{name}]" if isinstance(value, Mapping) else f"{name} = {value!r}"
@@ -148,7 +148,7 @@ def _require_code_alone(table: object, before: str) -> None:
 def configuration_from(code: object) -> CodeConfiguration:
     """Return the configuration from JSON-like settings. Raises ValueError for an invalid one, with the allowed values."""
     if not isinstance(code, Mapping):
-        raise ValueError("it must be a table")  # noqa: TRY004  (a file's value)
+        raise ValueError("the settings must be a table")  # noqa: TRY004  (a file's value)
     for name, value in code.items():
         _require_kind(name, value)
         least, most = _RANGES.get(name, (-inf, inf))
@@ -218,7 +218,7 @@ def _require_polling(settings: CodingSettings, rules: Rules) -> None:
         if text in _LOOK_TOOLS or (foreign and text.startswith(foreign)) or polled_command(text)[0] in rules.names:
             continue
         raise ValueError(
-            f"polling = {list(entries)!r}: '{text}' is unknown; use a tool that only looks ({', '.join(_LOOK_TOOLS)}), "
+            f"polling = {list(entries)!r}: '{text}' is unknown; use a read-only tool ({', '.join(_LOOK_TOOLS)}), "
             f"SERVER__TOOL of a server in [code.mcp], or a command of one of these programs: {', '.join(rules.names)}"
         )
 

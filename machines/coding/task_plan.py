@@ -163,7 +163,7 @@ Status = Literal["waiting", "in_progress", "apart", "completed", "failed"]
 
 #: Reasons of notices, under their names in payloads, logs and counters.
 REASONS: dict[str, str] = {
-    "plan_replaced": "The model's tasks could not be used twice; the goal itself is the task.",
+    "plan_replaced": "The model sent unusable tasks twice, so the goal itself is the only task.",
     "call_looping": "A call repeats earlier ones without effect.",
     "path_outside_workspace": "A call would touch a path outside the workspace, or a protected one.",
     "command_not_allowed": "A command is not allowed, or not with these arguments.",
@@ -180,7 +180,7 @@ REASONS: dict[str, str] = {
     "goal_complete": "Every subtask was completed.",
     "answered": "The model gave an answer instead of completing the subtask.",
     "rounds_exhausted": "The rounds were used up.",
-    "loop_ended": "A call repeated too often.",
+    "loop_ended": "A call was repeated too often.",
     "some_failed": "Not every subtask was completed.",
     "failed": "A tool or a check failed.",
     "paused": "The model did not answer; the request can be tried again.",

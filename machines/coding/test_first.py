@@ -131,7 +131,7 @@ class Layout:
             _write(copy / places.tests_path, _PROBE.format(module=places.module, ending=ending))
             command = self._run_tests(copy)
         if command.code != 0:
-            hint = "put it where the workspace imports from, or add that place to its settings (pythonpath in pyproject.toml, a conftest.py)"
+            hint = "put the module into a folder that the tests import from, or add its folder to the settings (pythonpath in pyproject.toml, or a conftest.py)"
             why = f"tests at '{places.tests_path}' would not find '{places.path}' as {places.module}; {hint}:\n{command.output}"
             raise ToolError(cut_middle(f"nothing was written: {why}", _LONGEST_REASON), code="not_importable")
 
@@ -256,7 +256,7 @@ def write_tested(model: Model, specification: str, layout: Layout, number: int) 
     if result.status is not WorkflowStatus.SUCCESS:
         if generator.failure is not None:
             raise generator.failure
-        why = f"nothing was written: the {result.failed_step} did not pass, {result.reason}"
+        why = f"nothing was written: the {result.failed_step} did not pass: {result.reason}"
         raise ToolError(cut_middle(why, _LONGEST_REASON), code="not_tested")
     impl, test = (_file(result.artifacts[name].content) for name in ("g_impl", "g_test"))
     return TestedCode(impl, test, generator.count, dict(generator.usage), how)

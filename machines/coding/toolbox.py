@@ -227,7 +227,7 @@ class Toolbox:
         paths = sorted(path for path in {*before, *now} if before.get(path) != now.get(path))
         if paths:
             which = f"{', '.join(paths)} {'has' if len(paths) == 1 else 'have'} changed"
-            message = f"not run: {which} since the user was asked about this command; look at it, and call it again"
+            message = f"not run: {which} since the user was asked about this command; read it, and call again"
             raise ToolError(message, code="changed_since")
 
     def interrupted_call(self, call: CodingCall, key: str, stop: StopSwitch) -> CallDone:
@@ -264,7 +264,7 @@ class Toolbox:
         except ToolError as error:
             return _failure(call, error)
         except OSError as error:  # a missing workspace raises another exception, which ends the run
-            return _failure(call, ToolError(f"the operating system refuses it: {_complaint(error)}", code="failed"))
+            return _failure(call, ToolError(f"the system refuses the call: {_complaint(error)}", code="failed"))
 
     def _call(self, call: CodingCall, stop: StopSwitch) -> CodingResult:
         if call.tool == "run_cmd":
@@ -356,7 +356,7 @@ def _failure(call: CodingCall, error: ToolError) -> CallDone:
     )
 
 
-_INTERRUPTION = "it was interrupted, and its effects are unknown: check them before you call it again"
+_INTERRUPTION = "the call was interrupted, and its effects are unknown: check them before you repeat it"
 
 
 def _command_text(argv: Sequence[str], arguments: CommandArguments) -> str:
@@ -392,8 +392,8 @@ def _as_tool(each: ForeignTool) -> WorkspaceTool:
 
 def _omission(omitted_count: int) -> str:
     """Return the note on omitted output, or an empty text."""
-    how = "let it print less, or print into a file and read that"
-    return f"{omitted_count:,} characters of its output are left out: {how}" if omitted_count else ""
+    how = "let the command print less, or print into a file and read the file"
+    return f"{omitted_count:,} characters of the output are left out: {how}" if omitted_count else ""
 
 
 def _last_line(text: str) -> str:

@@ -81,7 +81,11 @@ def _history_of(runs: Runs, run_id: str) -> WorkspaceHistory:
     start = _start(runs, run_id)
     folder = files_folder(runs, start.part_of or run_id)  # the whole run has the history of its parts
     if not (folder / "history").is_dir():
-        hint = "; type this command where its worker was started: it is there" if is_on_server(runs.where) else ""
+        hint = (
+            "; the history is where the run's worker was started, so type this command there"
+            if is_on_server(runs.where)
+            else ""
+        )
         raise DsaError(f"{folder}: there is no history of the run's changes{hint}")
     workspace = Path(start.workspace)
     if not workspace.is_dir():
@@ -155,7 +159,9 @@ def _show(report: UndoReport) -> None:
     if report.unkept:
         say(shown_path(report.unkept))
     if report.stays:
-        say(f"stays: {', '.join(report.stays)}, which describe the last run here for people; nothing needs them")
+        say(
+            f"not removed: {', '.join(report.stays)}; they describe the last run here for people, and no program needs them"
+        )
 
 
 def _records(runs: Runs, run_id: str) -> list[str]:

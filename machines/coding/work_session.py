@@ -176,7 +176,7 @@ class Agent(WorkRun):
         """
         whole, _, part = run_id.partition(PART_OF)
         if part:
-            raise DsaError(f"run {run_id} is a part of {whole}: continue that one")
+            raise DsaError(f"run {run_id} is a part of run {whole}: continue the whole run")
         rounds = _Rounds(listeners.on_moment)
         handle = hold_run(runs, run_id, NAME, options or Options(), take=take, on_moment=rounds)
         agent = cls(runs, handle, listeners, is_new=False)

@@ -34,7 +34,7 @@ _LONGEST = 500
 _ENDINGS = frozenset({"goal_complete", "answered", "rounds_exhausted", "loop_ended", "some_failed", "failed", "paused"})
 _WHY = {
     "rounds_exhausted": "its rounds were used up",
-    "blocked": "its calls repeated without effect",
+    "blocked": "it repeated calls without effect",
     "cancelled": "it was stopped",
 }
 
@@ -154,7 +154,7 @@ _END_TEXTS = {
     "stopped": "stopped",
     "disk": "killed: it wrote too much",
     "processes": "killed: it started too many processes",
-    "lost": "its end is unknown",
+    "lost": "how it ended is unknown",
 }
 
 
@@ -240,9 +240,9 @@ def remarks_on(outcome: CallOutcome) -> list[str]:
     """Return remarks beside the text of a result: the end of a command, protected files, notes to the model."""
     remarks = [end_text(outcome)] if outcome.rc or outcome.signal is not None or outcome.ended is not None else []
     if outcome.put_back:
-        remarks.append(f"protected from commands, and restored or removed: {', '.join(outcome.put_back)}")
+        remarks.append(f"protected from commands, so restored or removed afterwards: {', '.join(outcome.put_back)}")
     if outcome.not_kept:
-        remarks.append(f"changed, but dsa undo cannot restore it: {', '.join(outcome.not_kept)}")
+        remarks.append(f"changed, but dsa undo cannot undo these changes: {', '.join(outcome.not_kept)}")
     if outcome.restarted:
         remarks.append(outcome.restarted)
     if outcome.left_staged:

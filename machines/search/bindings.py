@@ -299,7 +299,12 @@ _QUERY = {
     "type": "object",
     "properties": {
         "query": {"type": "string", "description": "a few words, in any order"},
-        "limit": {"type": "integer", "minimum": 1, "maximum": _MOST_PLACES, "description": "the most places to return"},
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": _MOST_PLACES,
+            "description": "the maximum number of places to return",
+        },
     },
     "required": ["query"],
     "additionalProperties": False,
@@ -373,7 +378,7 @@ async def llm_policy(action: Action, context: PolicyContext) -> list[Step]:
         await model.aclose()
 
 
-@registry.register("quoting_policy", "Answer with what the files say, word for word; no model.", _PROMPT)
+@registry.register("quoting_policy", "Answer with what the files say, word for word, without a model.", _PROMPT)
 async def quoting_policy(action: Action, context: PolicyContext) -> list[Step]:
     """Search for the words of the question, and quote the best places: a heuristic instead of a model."""
     ledger = list(await context.get_ledger())

@@ -36,7 +36,7 @@ def read_record(kind: type[T], data: object) -> T:
         return _CONVERTER.structure(data, kind)
     except cattrs.BaseValidationError as error:
         faults = "; ".join(cattrs.transform_error(error))
-        raise ValueError(f"this is not a valid {getattr(kind, '__name__', kind)}: {faults}") from error
+        raise ValueError(f"the data is not a valid {getattr(kind, '__name__', kind)}: {faults}") from error
 
 
 def as_data(record: object) -> dict[str, Any]:

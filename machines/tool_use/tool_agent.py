@@ -62,8 +62,8 @@ from machines.tool_use.transcript import (
     within,
 )
 
-_UNKNOWN = "it failed, and its effects are unknown: check them before you call it again"
-_NOT_MADE = "it was not made, and the work went on without it; call it again if you still need it"
+_UNKNOWN = "the call failed, and its effects are unknown: check them before you repeat it"
+_NOT_MADE = "the call was not made, and the work went on without it; repeat the call if you still need it"
 
 
 #: The limit of a request in tokens, unless the run's configuration has `context_tokens`.
@@ -372,7 +372,7 @@ class ToolAgent:
         """Answer the current call, which is not made, with the reason: its fault, a person's reason, or a guard's."""
         call, trigger = self._current(context), action.payload
         denial = _person_message(trigger["data"]).text if trigger["event"] == "denied" else ""
-        why = call.fault or denial or "; ".join(_reasons(context)) or "it is not allowed"
+        why = call.fault or denial or "; ".join(_reasons(context)) or "the call is not allowed"
         results = result_contents(fault_result(call.call_id, "not_made", as_unicode(why)))
         return [Notice("not_made", why, results=results).as_step(action.policy)]
 

@@ -276,7 +276,7 @@ RESCUES: dict[str, str] = {
     "nested": "The arguments were inside an argument (`arguments`, `input`, ..).",
     "text_arguments": "The arguments were a plain text, not an object.",
     "broken_json": "The arguments were broken JSON, but contained the whole text.",
-    "text": "A text was written as lines, or as another value.",
+    "text": "A text was written as a list of lines, or as a value of another type.",
     "number": "A number was written as a text, or out of range.",
     "truth": "Yes or no was written as a text or a number.",
     "list": "A list was written as a JSON text, or as a single value.",
@@ -459,7 +459,7 @@ def _argument(parameter: Parameter, raw: JsonObject, tool: Tool, rescues: list[s
     if name is None:
         if parameter.required and parameter.default is None:
             schema = {each.name: each.schema() for each in tool.parameters if each.required}
-            raise ValueError(f"the argument '{parameter.name}' is missing; it takes {json.dumps(schema)}")
+            raise ValueError(f"the argument '{parameter.name}' is missing; the tool takes {json.dumps(schema)}")
         return parameter.default
     if name != parameter.name:
         rescues.append("alias")
@@ -545,7 +545,7 @@ def _fault_of(result: streams.StreamResult) -> tuple[str, str]:
     if result.finish_reason == "content_filter":
         return "a content filter stopped it", _ADVICE["filtered"]
     if not result.content.strip():
-        what = "it was only a draft" if result.reasoning.strip() else "it was empty"
+        what = "it was only reasoning, without a text" if result.reasoning.strip() else "it was empty"
         is_end = result.finish_reason in {"stop", "tool_calls"}
         return what if is_end else f"{what}: the finish reason is {result.finish_reason}", SHORTER
     return "", ""

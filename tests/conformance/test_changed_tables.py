@@ -189,7 +189,7 @@ def test_changed_run_has_the_same_moments(
 async def is_refused(runs: Any, run: dsa.RunHandle, folder: Path) -> None:
     await run.rest()
     count = len(runs.entries("order"))
-    with pytest.raises(CommandExit, match="may not go on under new"):
+    with pytest.raises(CommandExit, match="cannot go on under new"):
         await runs.resume("order", resumption=Resumption(change=change_to(folder, RENAMED)))
     judged = change_to(folder, LONGER)(runs.get("order").run)
 

@@ -315,7 +315,7 @@ async def spends(tour: Tour) -> None:
     """Check that the second `tell`, started by the next execution, is refused."""
     while (rest := await tour.run.rest()).kind != "stopped":
         await tour.run.change()
-    assert "tell (line 42) failed: its budget is spent: at most 1 call of tell" in str(rest.failure)
+    assert "tell (line 42) failed: the budget is spent: at most 1 call of tell" in str(rest.failure)
     assert tour.performed == {f"{tour.run.id}/1/1/1": 1}
     assert await tour.executions() > 1
 
@@ -380,7 +380,7 @@ def test_story_page_lost_by_the_server_is_named_in_the_error(namespaces: Iterato
             async def read() -> list[Any]:
                 return [each async for each in pages_after(await link.client(), "gone", [(9, 0)], 0, 0)]
 
-            with pytest.raises(StoreError, match=r"no longer has page gone\S+ of a story"):
+            with pytest.raises(StoreError, match=r"no longer has page gone\S+ of a run's record"):
                 await link.wait(read())
 
     within(20, test)

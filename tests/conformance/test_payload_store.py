@@ -264,7 +264,9 @@ def test_invalid_store_address_is_refused_with_a_reason(
 
 def test_unreachable_git_store_is_reported_with_its_address(tmp_path: Path) -> None:
     store = GitStore(str(tmp_path / "nowhere"))
-    with pytest.raises(StoreError, match=r"payloads are in .*nowhere: .*does not appear to be a git repository"):
+    with pytest.raises(
+        StoreError, match=r"the payload store .*nowhere failed: .*does not appear to be a git repository"
+    ):
         asyncio.run(store.put("a" * 64, b"content"))
 
 

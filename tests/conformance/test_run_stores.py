@@ -76,7 +76,7 @@ def test_runs_are_listed_in_the_order_they_were_started(store):
 
 
 def test_id_can_be_used_only_once(store, journal):
-    with pytest.raises(StoreError, match="there is a run with that id already"):
+    with pytest.raises(StoreError, match="there is already a run with this id; use a new id"):
         store.create("r1", "# window", [])
     assert store.read("r1").text == "# door"
 
@@ -372,7 +372,7 @@ def test_removed_run_is_gone_and_its_id_cannot_be_reused(store, journal):
             ask("r1")
     with pytest.raises(StoreError, match="there is no message m1"):
         store.outcome_of("m1")
-    with pytest.raises(StoreError, match="there was a run with that id already"):
+    with pytest.raises(StoreError, match="there was already a run with this id; use a new id"):
         store.create("r1", "# door", [FIRST])
     with pytest.raises(LeaseLostError):
         journal.append([said("from the grave")])

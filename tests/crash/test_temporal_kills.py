@@ -223,8 +223,9 @@ async def stops_and_is_resumed(runs: dsa.Runs, run: dsa.RunHandle, folder: Path)
     rest = await run.rest()
     assert (rest.kind, len((folder / "begun").read_text().split())) == ("stopped", MOST_TRIES)
     assert str(rest.failure).startswith("look (line ")
-    assert "its worker was lost 4 times or more while it was under way; remove the cause, then resume the run" in str(
-        rest.failure
+    assert (
+        "its worker was lost 4 times or more while this effect was under way; remove the cause, then resume the run"
+        in str(rest.failure)
     )
     (folder / "calm").touch()
     rest = await (await runs.resume(run.id)).rest()

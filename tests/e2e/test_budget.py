@@ -23,11 +23,11 @@ def test_run_stops_at_its_budget_and_continues_with_a_larger_one(dsa, tmp_path):
     run = dsa("run", "pair.md", "--model", "scripted:script.md", "--budget", "query_llm.calls=1", "--json")
     told = json.loads(run.stdout)
     assert run.returncode == 1
-    assert told["failure"]["message"] == "query_llm (line 6) failed: its budget is spent: at most 1 call of query_llm"
+    assert told["failure"]["message"] == "query_llm (line 6) failed: the budget is spent: at most 1 call of query_llm"
     assert told["totals"]["calls"] == 1
     again = dsa("resume", "last")
     assert again.returncode == 1, "it keeps its budget"
-    assert "its budget is spent: at most 1 call of query_llm" in again.stdout
+    assert "the budget is spent: at most 1 call of query_llm" in again.stdout
     more = dsa("resume", "last", "--budget", "calls=6", "--json")
     assert (more.returncode, json.loads(more.stdout)["outcome"]) == (0, "succeeded")
 

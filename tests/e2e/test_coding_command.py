@@ -19,7 +19,7 @@ def code(tmp_path):
 
 
 RUN = calls(("run_cmd", {"cmd": ["python", "-m", "json.tool", "--help"]}))
-STAYS = "stays: .agent_context, agent_ledger.log, which describe the last run here for people; nothing needs them\n"
+STAYS = "not removed: .agent_context, agent_ledger.log; they describe the last run here for people, and no program needs them\n"
 
 
 def test_json_option_prints_one_object(code, tmp_path):
@@ -96,7 +96,7 @@ def test_last_line_lists_what_the_record_shows_as_not_done(code, script, says):
     ("subtask", "lacks"),
     [
         ("write_file a.txt", "no tool has read, written or run a.txt in this subtask"),
-        ("run the program", "there is no command result in this subtask, which says to run or test something"),
+        ("run the program", "this subtask says to run or test something, but it has no result of a command"),
     ],
 )
 def test_result_that_does_not_fit_the_subtask_proves_nothing(code, subtask, lacks):
@@ -134,7 +134,7 @@ def test_next_question_is_shown_in_full_after_send_and_resume(code, tmp_path):
         question, _, after = done.stdout.partition("to allow it: dsa send ")
         assert "write_file needs permission:" in question
         assert ("+two" in question, "+one" in question) == (True, False)
-        assert re.match(r"\S+ permitted; or: permitted always, denied WHY\n", after), done.stdout
+        assert re.match(r"\S+ permitted; other answers: permitted always, denied WHY\n", after), done.stdout
     done = code("last", "permitted", command="send")
     assert (done.returncode, "needs permission" in done.stdout) == (0, False), done.stdout
     assert (tmp_path / "work" / "b.txt").exists()
@@ -406,7 +406,7 @@ def test_every_command_that_ends_a_run_exits_with_the_code_of_its_outcome(
 
 def test_printed_commands_to_continue_can_be_pasted(code, tmp_path):
     done = code("Do it", "--runs", "my runs")
-    assert re.search(r"^to allow it: dsa send \S+ permitted --runs 'my runs'; or: permitted always, denied WHY$", done.stdout, re.MULTILINE)  # fmt: skip
+    assert re.search(r"^to allow it: dsa send \S+ permitted --runs 'my runs'; other answers: permitted always, denied WHY$", done.stdout, re.MULTILINE)  # fmt: skip
     found = re.search(r"^or answer here: dsa (code --resume \S+ --runs 'my runs')$", done.stdout, re.MULTILINE)
     assert found is not None, done.stdout
     again = subprocess.run([*DSA, *shlex.split(found[1])], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -262,7 +262,7 @@ def test_shortened_result_says_how_much_is_missing_and_how_to_get_it(tmp_path):
     assert "at least 9,900 more are not shown: narrow path, glob or pattern" in searched["result"]
     assert (
         ran["left_out"]
-        == "34,001 characters of its output are left out: let it print less, or print into a file and read that"
+        == "34,001 characters of the output are left out: let the command print less, or print into a file and read the file"
     )
     short = [each for each in last if "shortened" in each]
     assert short

@@ -286,7 +286,7 @@ def test_repeating_calls_of_a_part_end_that_part(tmp_path, name):
     with begun_in_parts(tmp_path, act) as (agent, _):
         work = worked(agent)
     subtasks = [(each.status, each.reason) for each in work.chapters[0].subtasks]
-    assert subtasks == [("failed", "its calls repeated without effect"), ("completed", "done")]
+    assert subtasks == [("failed", "it repeated calls without effect"), ("completed", "done")]
     assert agent.state == "escalated"
     assert sum(work.tools.values()) == most + 1  # the call of the other part
 

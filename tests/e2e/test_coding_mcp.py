@@ -123,7 +123,7 @@ def test_approve_ask_setting_refuses_calls_in_a_part(tmp_path):
         told = [each.result["error"]["message"] for each in work.calls if each.tool == "words__lookup"]
     assert len(told) == 2
     assert told[0].startswith(
-        'it needs permission (approve = "ask"), and parts that run at the same time cannot ask for it'
+        'the call needs permission (approve = "ask"), but parts that run at the same time cannot ask for it'
     )
 
 

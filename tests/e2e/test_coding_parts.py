@@ -129,7 +129,7 @@ def test_loop_shared_between_parts_is_detected(tmp_path, again):
         work = worked(agent)
         reasons = [subtask.reason for subtask in work.chapters[0].subtasks]
     assert agent.state == "escalated"
-    assert reasons == ["its calls repeated without effect"] * 3
+    assert reasons == ["it repeated calls without effect"] * 3
     assert len(done) == 6 if again != "the same" else 2 <= len(done) <= 4, done  # of simultaneous calls, two may pass
 
 

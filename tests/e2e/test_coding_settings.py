@@ -61,7 +61,7 @@ def test_command_line_overrides_settings_of_a_file(code, tmp_path):
         (("Do it",), "[code]\nprotected = ['']\n", "protected = [''] contains an empty text"),
         (("Do it",), "[code]\nprotected = ['../x']\n", "protected = ['../x']: '../x' leads out of the workspace"),
         (("Do it",), "[code]\nprotected = ['~/x']\n", "'~/x' leads out of the workspace"),
-        (("Do it",), "[code]\nprotected = ['/']\n", "'/' is not a pattern: it names nothing"),
+        (("Do it",), "[code]\nprotected = ['/']\n", "'/' is not a pattern: it has no name of a file or folder"),
         (("Do it",), "[code]\nnetwork = ['']\n", "network = [''] contains an empty text"),
         (("Do it",), "[code]\nnetwork = ['a b']\n", "network = ['a b']: 'a b' is not a host"),
         (
@@ -76,7 +76,7 @@ def test_command_line_overrides_settings_of_a_file(code, tmp_path):
         (
             ("Do it",),
             "[code]\npolling = ['nosuch']\n",
-            "'nosuch' is unknown; use a tool that only looks (list_dir, read_file",
+            "'nosuch' is unknown; use a read-only tool (list_dir, read_file",
         ),
         (("Do it",), "[code]\npolling = ['write_file']\n", "'write_file' is unknown; use a tool that only looks"),
         (

@@ -84,7 +84,7 @@ def _shown_until(terminal, wanted):
     [
         ("y\n", 0, "goal_complete", True),
         ("ALWAYS\n", 0, "goal_complete", True),
-        ("n\n", 3, "[not_approved] the user does not want it", False),
+        ("n\n", 3, "[not_approved] the user does not want this call", False),
         ("not today\n", 3, "[not_approved] not today", False),
         ("s\n", 1, ": cancelled; ", False),
         ("Stop\n", 1, ": cancelled; ", False),

@@ -82,7 +82,7 @@ def test_code_is_not_requested_before_there_are_tests_for_it(tmp_path):
         body["messages"][0]["content"] for body in played.requests if "return 3" in json.dumps(body["messages"])
     )
     assert "The tests pass without the code" in again
-    assert "Import what is tested from mathx" in again
+    assert "Import the code under test from mathx" in again
 
 
 def test_code_that_never_passes_is_not_written(tmp_path):

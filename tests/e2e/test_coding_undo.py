@@ -261,8 +261,8 @@ def test_ignored_file_is_not_reported_as_new_and_its_loss_is_reported(tmp_path, 
     undone = ended(typed(tmp_path, "undo", "last"), 1).splitlines()
     assert undone == [
         "restored: .gitignore",
-        "left alone: data.txt (it is missing, and its content is not stored: a .gitignore named it when the run began)",
-        "stays: .agent_context, agent_ledger.log, which describe the last run here for people; nothing needs them",
+        "left alone: data.txt (the file is missing, and its content is not stored, because a .gitignore named it when the run began)",
+        "not removed: .agent_context, agent_ledger.log; they describe the last run here for people, and no program needs them",
     ]
     assert sorted(path.name for path in work.iterdir()) == [
         ".agent_context", ".gitignore", "agent_ledger.log", "gone.txt", "mine.txt", "rm.py",

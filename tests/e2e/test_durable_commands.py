@@ -128,7 +128,7 @@ def test_run_held_by_another_process_is_refused_until_taken_over(dsa, tmp_path):
         done = dsa("resume", "last")
         assert done.returncode == 1
         assert re.search(
-            f"{held}.*: that process is alive, and goes on with it; --take takes the run from it", done.stderr
+            f"{held}.*: that process is alive and goes on with the run; --take takes over the run", done.stderr
         )
         done = dsa("send", "last", "more")  # the other process takes it from the run's inbox
         assert (done.returncode, "more in paying was refused: invalid_state" in done.stderr) == (1, True)
@@ -215,7 +215,7 @@ def test_mistake_gives_a_sentence_and_exit_code_2(dsa, tmp_path):
     done = dsa("show", "last")
     assert (done.returncode, done.stderr) == (
         2,
-        ".dsa: no run is kept here; `dsa run FILE` keeps its run in .dsa, or in the folder of --runs DIR\n",
+        ".dsa: no run is stored here; `dsa run FILE` stores its run in .dsa, or in the folder DIR of --runs DIR\n",
     )
     dsa("run", "shop.md")
     for arguments, said in [

@@ -71,7 +71,7 @@ def test_proofs_and_mutants_are_accessible(shown):
     shown.tab.press("Prove for all values of the parameters")
     shown.tab.until_it_reads("Prove again")
     shown.tab.press("Plant small faults")
-    shown.tab.until_it_reads("Plant them again")
+    shown.tab.until_it_reads("Plant small faults again")
     assert faults_at(shown.tab, 800, is_dark=False) == []
 
 

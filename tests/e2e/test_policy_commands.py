@@ -129,7 +129,7 @@ def test_killed_run_continues_without_repeating_recorded_calls(dsa, tmp_path, wh
     assert ("3.13" in str(searched.steps)) == (at == 2)
     told = dsa("show", "last").stdout
     assert len(re.findall("  cached$", told, re.MULTILINE)) == at
-    assert "resumed: it was under way when the run was cut off; it is performed again" in told
+    assert "resumed: the call was under way when the run was cut off; it is performed again" in told
     assert dsa("replay", "last").returncode == 0
     assert performed(tmp_path) == [*FLOW[: at + 1], *FLOW[at:]], "nothing is performed by a replay"
 
@@ -138,7 +138,7 @@ def test_interrupted_run_says_how_to_continue(dsa, tmp_path):
     done = dsa(*ASK, "--with", "counted.py", KILL="before web_search_policy 1.1.1.2", SIGNAL="SIGINT")
     assert done.returncode == 130
     (run,) = (path.name for path in (tmp_path / ".dsa").glob("*-policy-*"))
-    assert f"interrupted; what was done so far is kept in .dsa/{run}: `dsa resume {run}` goes on" in done.stderr
+    assert f"interrupted; what was done so far is saved in .dsa/{run}; `dsa resume {run}` goes on" in done.stderr
     assert dsa("resume", run).returncode == 0
 
 
@@ -272,7 +272,7 @@ def test_killed_effect_repeats_no_call_that_has_a_result(dsa, tmp_path, where):
         r"       1/1 calls 1\.1 llm_policy \{\}  [0-9a-f]{12}\n",
         r"       1/1 calls 1\.1\.1 llm_policy, a turn  [0-9a-f]{12}\n",
         r"       1/1 call 1\.1\.1: assistant: Let me search; assistant asks for web_search_policy",
-        r"       1/1 call 1\.1: passed on the results of calls below it\n",
+        r"       1/1 call 1\.1: returned the results of the calls that it made\n",
         "     answer 1/1 answered answered",
     ]
     assert re.search(".*".join(story), told, re.DOTALL), told

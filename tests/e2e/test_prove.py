@@ -53,7 +53,7 @@ def test_fault_exits_with_1_and_shows_the_trace(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "VIOLATED" in done.stdout
     assert re.search(r"^    at rmax = 0\n    0  start  here +retries = 0$", done.stdout, re.MULTILINE)
-    assert "not before this is proved: every update stays in its domain" in done.stdout
+    assert "this obligation must be proved first: every update stays in its domain" in done.stdout
 
 
 def test_json_has_verdicts_evidence_and_traces(tmp_path: Path) -> None:

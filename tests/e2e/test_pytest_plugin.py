@@ -158,7 +158,7 @@ def test_one_fault_fails_one_item_and_skips_what_it_prevents(project):
     claims = CLAIMS.replace("never open and locked", "never locked").split("## Scenario")[0]
     printed, code = project({"door.md": DOOR + "| closed | push  | locked |\n" + claims}, "-rs")
     assert code == 1
-    assert "not judged while DSA304 stands: see door.md::check" in printed
+    assert "not judged because of DSA304: see door.md::check" in printed
     assert "door.md:20: never locked: VIOLATED" in printed
     assert "2 failed, 1 skipped" in printed
 

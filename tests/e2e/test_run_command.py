@@ -156,7 +156,7 @@ def test_quiet_prints_no_progress(invoke):
     ("arguments", "said"),
     [
         (["nowhere.md"], "nowhere.md: there is no such file"),
-        (["dual_state", "--param", "rmax=-1"], "rmax = -1 lies outside its domain"),
+        (["dual_state", "--param", "rmax=-1"], "rmax = -1 is outside its domain"),
         (["dual_state", "--param", "retries=1"], "no parameter 'retries'"),
         (["dual_state", "--param", "rmax"], "write NAME=VALUE"),
         (["dual_state", "--with", "nowhere.py"], "nowhere.py"),

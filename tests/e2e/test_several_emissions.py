@@ -286,7 +286,7 @@ def test_person_must_name_the_question_if_one_effect_has_several(asked):
     assert "1/2 May 1/2 be done?" in shown
     unnamed = typed(folder, "send", "last", "yes")
     assert unnamed.returncode == 2
-    assert "'yes' could answer any of 2 open questions: say which" in unnamed.stderr
+    assert "'yes' could answer any of 2 open questions; use one of these commands:" in unnamed.stderr
     for key in ("1/1", "1/2"):
         assert f"@{key} yes: May {key} be done?" in unnamed.stderr
     assert typed(folder, "send", "last@1/2", "yes").returncode == 3

@@ -100,7 +100,7 @@ def test_seed_is_shown_as_rows_of_the_table(dsa):
     assert "  1  write  line 22: idle -> drafting" in lines
     assert "  2  written (of 1/1)  line 23: drafting -> done" in lines
     assert lines.count("     !! sync fails, unsynced") == 1
-    assert lines[-2].startswith("all oracles kept; 2 rows, ")
+    assert lines[-2].startswith("all oracles hold; 2 rows, ")
     assert lines[-1] == "again: dsa sim letter.md --seed 46"
 
 
@@ -195,6 +195,7 @@ def test_report_says_when_faults_may_come_from_the_table(dsa, tmp_path):
     (tmp_path / "twice.md").write_text(f"{LETTER}| drafting | written | | done |\n", encoding="utf-8")
     done = dsa("sim", "twice.md", "--seeds", "60", code=1)
     assert (
-        "twice.md has errors (dsa check twice.md): DSA304; faults in the report may come from the table" in done.stderr
+        "twice.md has errors: DSA304 (see dsa check twice.md); faults in the report may come from the table"
+        in done.stderr
     )
     assert "a run stops only for a cause (S7): it was stopped by ambiguous" in done.stdout

@@ -83,7 +83,7 @@ def test_run_is_worked_on_and_answered_by_different_processes(desk: Path, namesp
         assert "late" in dsa(desk, where, "send", "last@1", "approved").stderr
         (desk / "longer.md").write_text(f"{ORDER}| drafted | question | = | |\n")
         (desk / "renamed.md").write_text(ORDER.replace("drafted", "written"))
-        assert "may not go on under renamed.md" in dsa(desk, where, "resume", "last", "--machine", "renamed.md").stderr
+        assert "cannot go on under renamed.md" in dsa(desk, where, "resume", "last", "--machine", "renamed.md").stderr
         assert dsa(desk, where, "resume", "last", "--machine", "longer.md").returncode == 3
         assert dsa(desk, where, "send", "last@2", "approved").returncode == 0
         assert dsa(desk, where, "resume", "last").returncode == 0
@@ -156,7 +156,9 @@ def test_ctrl_c_without_a_worker_says_that_the_run_goes_on(desk: Path, namespace
     code, text = interrupted(desk, where, once=lambda: asyncio.run(count()) == 1)
     assert (code, "Traceback" in text) == (130, False), text
     assert re.search(
-        r"^\S+-order-\S+ was not interrupted: no worker answers; the run goes on when one does$", text, re.MULTILINE
+        r"^\S+-order-\S+ was not interrupted, because no worker answers; the run goes on when a worker does$",
+        text,
+        re.MULTILINE,
     )
     with worker_process(desk, where) as process:
         assert "waiting in drafted" in second_line(process)
@@ -289,10 +291,10 @@ def test_files_that_exist_only_in_a_folder_are_not_named(desk: Path, namespaces:
         resumed = dsa(desk, where, "resume", "last")
         assert resumed.stderr == (
             f"{document} has changed; the run goes on with the table that it began with (dsa resume {report['run']} "
-            f"--machine {document} --runs {where} goes on with the file, if the run fits it)\n"
+            f"--machine {document} --runs {where} uses the changed file, if the run fits it)\n"
         )
         errors = dsa(desk, where, "show", "last", "--errors")
-        words = "the server keeps no tracebacks: `dsa work --log debug` prints those of its effects\n"
+        words = "the server stores no tracebacks; `dsa work --log debug` prints the tracebacks of its effects\n"
         assert (errors.returncode, errors.stderr) == (2, words)
         unknown = dsa(desk, where, "show", "nowhere")
         assert f"no run 'nowhere' in {where}; " in unknown.stderr

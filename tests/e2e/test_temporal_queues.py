@@ -194,7 +194,7 @@ def test_worker_without_the_folder_leaves_the_run_to_another_one(place: Place, s
             assert worker.stdout is not None
             lines = [worker.stdout.readline() for _ in range(2)]
             assert lines[1].startswith("in-attic  not taken up: ")
-            assert lines[1].rstrip().endswith("; it waits for another worker")
+            assert lines[1].rstrip().endswith("; the run waits for another worker")
             assert "Traceback" not in lines[1]
             wanted_worker = await runs.wanted_worker("in-attic")
             assert wanted_worker.startswith("a worker that can perform its effects; the last one cannot: ")
@@ -269,7 +269,7 @@ def test_work_on_a_folder_happens_where_the_folder_is(place: Place, shop: Path) 
     assert "+print(1)" in printed("show", report["run"], "--diff", folder=place.desk, where=place.where)
     assert "history" in files_of(place.desk, report["run"])
     elsewhere = command("undo", report["run"], folder=shop, where=place.where).communicate(timeout=30)[0]
-    words = "there is no history of the run's changes; type this command where its worker was started: it is there\n"
+    words = "there is no history of the run's changes; the history is where the run's worker was started, so type this command there\n"
     assert elsewhere.endswith(words), elsewhere
     assert files_of(place.office, report["run"]) == set()
 
@@ -293,12 +293,12 @@ def test_address_names_a_queue_and_a_store() -> None:
         assert ServerAddress.read(address.for_queue(address.queue)).for_queue("dsa-lab") == address.for_queue("dsa-lab")
     for options, fault in (
         ("?", "write temporal://HOST:PORT/NAMESPACE"),
-        ("?queue=", "'queue=' may not stand after the ?: write queue=NAME or store=STORE there, each at most once"),
+        ("?queue=", "'queue=' is not allowed after the '?': write queue=NAME or store=STORE there, each at most once"),
         (
             "?queue=a&queue=b",
-            "'queue=b' may not stand after the ?: write queue=NAME or store=STORE there, each at most once",
+            "'queue=b' is not allowed after the '?': write queue=NAME or store=STORE there, each at most once",
         ),
-        ("?que=a", "'que=a' may not stand after the ?: write queue=NAME or store=STORE there, each at most once"),
+        ("?que=a", "'que=a' is not allowed after the '?': write queue=NAME or store=STORE there, each at most once"),
         ("?queue=a/b", "'a/b' is not the name of a queue"),
     ):
         with pytest.raises(DocumentError, match=re.escape(fault)) as raised:

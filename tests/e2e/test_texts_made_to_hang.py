@@ -69,7 +69,7 @@ def test_payloads_are_checked_within_bounds_and_an_interrupt_ends_the_run(tmp_pa
     assert done.returncode == 0, done.stderr
     assert "at $.email: 'aaaa" in done.stdout
     assert (
-        "at $: it could not be checked against its schema in 300,000 steps: send a smaller or simpler payload"
+        "at $: the payload could not be checked against its schema in 300,000 steps: send a smaller or simpler payload"
         in done.stdout
     )
 

@@ -148,7 +148,7 @@ def test_command_is_permitted_exactly_as_it_runs(here):
     tab.press("Send permitted")
     tab.until_it_reads("finished goal_complete", "made.txt")
     assert (folder / "work" / "made.txt").read_text() == "twelve crates"
-    tab.press("What it changed outside")
+    tab.press("What the run changed outside")
     tab.until_it_reads("Changes of", "+twelve crates")
     tab.visit(f"{server.base}/runs?machine=coding")
     tab.until_it_reads("1 of the runs that match", "Write down how many crates there are", "finished")

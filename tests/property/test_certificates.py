@@ -369,7 +369,7 @@ def test_kernel_alone_accepts_every_verdict_of_the_shipped_machines(name, tmp_pa
     established = list(verify(json.dumps(made.certificate), partial(require_same_steps, machine)))
     assert [line for line in lines if TABLE not in line] == [line for line in established if TABLE not in line]
     assert [line for line in established if TABLE in line] == [
-        line.removeprefix("not established, this needs FILE (`dsa verify CERTIFICATE FILE`): ")
+        line.removeprefix("not established, because the check needs FILE (`dsa verify CERTIFICATE FILE`): ")
         for line in lines
         if TABLE in line and line.startswith("not established")
     ]

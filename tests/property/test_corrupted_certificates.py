@@ -105,15 +105,15 @@ def why_valid(text: str, original: set[str], sentences: list[str]) -> str:
         return "it says nothing that the original does not say"
     machine = read_machine(content["machine"], "certificate").machine
     if machine is None:
-        return "its table is not a valid document, so it claims nothing about any machine"
+        return "its table is not a valid document, so the certificate has no claims about any machine"
     for claim, sentence in zip(content["claims"], sentences[1:], strict=True):
         try:
             everywhere = list(valuations(machine, claim.get("at")))
         except ParameterError:
-            return "it names a value that its parameter does not have, so it claims nothing"
+            return "it names a value that its parameter does not have, so the certificate has no claims"
         forms = read_forms(content["machine"], claim)
         if not forms:
-            return "its claim is not a sentence of the language, so it claims nothing"
+            return "its claim is not a sentence of the language, so the certificate has no claims"
         assert all(is_true(there, form, claim) for there in everywhere for form in forms), sentence
     return "its claims are true of the machine it carries"
 

@@ -48,7 +48,7 @@ def plain_fold(machine, entries):
             elif isinstance(entry, Record):
                 run = run.record(entry)
             else:
-                raise ReplayError(position, f"nothing leads to {entry}")
+                raise ReplayError(position, f"no earlier entry leads to {entry}")
         if run.ledger[position] != entry:
             raise ReplayError(position, f"the ledger has {entry}, but the machine gives {run.ledger[position]}")
     return run

@@ -215,7 +215,7 @@ def test_counts_are_nested_like_parentheses():
     for _ in range(20):
         text = f"count({text}, x[2]) >= 1"
     assert unparse(condition_of(text)) == text
-    with pytest.raises(MachineError, match="nested more than 60 deep"):
+    with pytest.raises(MachineError, match="nested more than 60 levels deep"):
         read("count(" * 61 + "x[1]" + ") > 0" * 61)
 
 

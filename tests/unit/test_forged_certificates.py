@@ -65,7 +65,9 @@ FORGED = {
         "value_in_wide_digits": Forged(REFUSED, "not a number of the language", "'１' is not a value of rmax"),
         "value_with_white_space": Forged(REFUSED, "not a number of the language", "' 0_0 ' is not a value of rmax"),
         "value_of_no_parameter": Forged(
-            REFUSED, "a value of a name that the machine has not", "it names values that are not those of parameters"
+            REFUSED,
+            "a value of a name that the machine has not",
+            "the claim must give one value for each parameter, and no other values",
         ),
         "value_below_the_domain": Forged(REFUSED, "rmax is at least 0", "rmax = -1 lies outside its domain"),
         "value_not_a_number": Forged(REFUSED, "NaN is not valid JSON", "nan is not a value of rmax"),
@@ -74,7 +76,7 @@ FORGED = {
         ),
         # the certificate itself
         "machine_twice": Forged(REFUSED, "two machines in one certificate", "a name occurs twice in an object"),
-        "claims_none": Forged(REFUSED, "it claims nothing", "it claims nothing"),
+        "claims_none": Forged(REFUSED, "it claims nothing", "the certificate has no claims"),
     },
     # dual_state with one retry too many
     "broken": {
@@ -170,13 +172,13 @@ def test_claim_about_too_many_configurations_is_refused(monkeypatch):
     )
     text = canonical(loads(machine))[1]
     claim = {"form": "always {}", "parts": ["x <= n"], "at": {"n": "999999999999"}, "proofs": []}
-    with pytest.raises(AssertionError, match="it goes through more than 2,000 configurations"):
+    with pytest.raises(AssertionError, match="the exploration goes through more than 2,000 configurations"):
         verify_claim(text, claim)
 
 
 def test_machine_that_cannot_be_printed_is_refused():
     for heading in ("# cnt\rcertified  always false", "# \ud800"):
-        with pytest.raises(AssertionError, match="its machine has characters that cannot be printed"):
+        with pytest.raises(AssertionError, match="the machine has characters that cannot be printed"):
             read(json.dumps({"machine": heading, "digest": "x", "claims": [1]}))
 
 

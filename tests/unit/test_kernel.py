@@ -78,9 +78,9 @@ def test_kernel_runs_alone(tmp_path, good):
         assert f"{said}: for all values\n" in told
     for said in NO_DEADLOCK, "at most rmax + 1 query_llm":
         assert f"{said}: rmax = 3\n" in told
-    needs = "not established, this needs FILE (`dsa verify CERTIFICATE FILE`): "
+    needs = "not established, because the check needs FILE (`dsa verify CERTIFICATE FILE`): "
     assert [line for line in told.splitlines() if TABLE in line] == [f"{needs}{TABLE}: rmax = {n}" for n in "3030"]
-    assert run("kernel.py", "bad.json") == (1, "refused: the digest is not that of the machine\n")
+    assert run("kernel.py", "bad.json") == (1, "refused: the digest does not match the machine\n")
     assert run("-O", "kernel.py", "good.json")[0] == 1
 
 
@@ -209,7 +209,7 @@ def test_no_lemmas_certify_the_off_by_one_table(form, share):
     )
     for one, other in islice(product(LEMMAS, repeat=2), 0, None, share):
         everywhere = {key: [one] for key in ("idle", "generating query_llm")} | {"validating execute_guard": [other]}
-        with pytest.raises(UndecidedError, match="z3 proves it, but no evidence was found"):
+        with pytest.raises(UndecidedError, match="z3 proves the claim, but dsa found no evidence"):
             Prover(OFF_TEXT, LOCATIONS).prove_claim(claim | {"lemmas": everywhere})
 
 

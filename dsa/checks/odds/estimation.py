@@ -165,7 +165,9 @@ class _LedgerReader:
         for (number, _), entry in zip(lines, entries, strict=True):
             if not {"guard", "verdict"} <= entry.keys():
                 example = '{"run": "a", "guard": "g", "verdict": "passed"}'
-                raise odds_error(f"{name}:{number}: neither a ledger's line nor an attempt, such as {example}")
+                raise odds_error(
+                    f"{name}:{number}: this is neither a line of a ledger nor an attempt such as {example}"
+                )
             self._add_verdict(str(entry.get("run", name)), str(entry["guard"]), entry["verdict"], f"{name}:{number}")
 
     @staticmethod
@@ -208,8 +210,8 @@ class _LedgerReader:
             digests = ()
         if first["digest"] not in digests:
             raise odds_error(
-                f"{name}: this run is of another machine {self._machine.name}, as its digest says: the document has changed"
-                " since; give --from-runs only runs of this one"
+                f"{name}: this run has another digest than machine {self._machine.name} has now, because the document has changed"
+                " since the run; give --from-runs only runs of the present document"
             )
 
     def _trace(self, name: str, steps: Sequence[Mapping[str, Any]]) -> None:
@@ -335,7 +337,7 @@ def _by_run(attempts: Sequence[VerdictSample], means: Mapping[str, float]) -> In
         variance += history * history * mean * (1 - mean)
         pairs += history != 0
         episodes[guard] = episodes.get(guard, 0.0) + deviation
-    finding = "passed verdicts come in the same runs" if total > 0 else "runs that pass early fail later"
+    finding = "passed verdicts tend to come in the same runs" if total > 0 else "runs that pass early fail later"
     return _independence_test("passing does not depend on how the run went before", total, variance, pairs, finding)
 
 

@@ -177,8 +177,8 @@ def _require_own_retries(machine: Machine, guard: Guard, odds: Odds) -> None:
         if effect in machine.numbered_effects:
             line = f"line {guard.span.line}: " if guard.span else ""
             raise odds_error(
-                f"{line}the odds of guard {guard.name} change with its retry number, but it judges '{event}', and several of "
-                f"{effect} may be outstanding, whose retries it cannot tell apart; give one number for pass and one for fatal"
+                f"{line}the odds of guard {guard.name} change with the retry number, but the guard judges '{event}', and several of "
+                f"{effect} may be outstanding, so the guard cannot tell their retries apart; give one number for pass and one for fatal"
             )
 
 
@@ -194,7 +194,7 @@ def _require(guard: Guard, odds: Odds) -> None:
         for outcome, chance in here.items():
             if chance > ROUNDING and outcome not in guard.outcomes:
                 raise odds_error(
-                    f"guard {guard.name} never says {outcome}, so its odds of that must be 0, not {chance:g}; "
+                    f"guard {guard.name} never says {outcome}, so the odds of that verdict must be 0, not {chance:g}; "
                     f"it says: {', '.join(guard.outcomes)}"
                 )
 
@@ -323,7 +323,7 @@ def _require_events(machine: Machine, events: Mapping[str, float]) -> None:
             raise odds_error(f"{chance:g} is not a probability of event {name}: it must lie between 0 and 1")
         origin = machine.event_named[name].origin
         if name == f"{origin}.failed" and origin not in machine.failures_handled:
-            raise odds_error(f"no row handles {name}: such a failure stops the run where it is, so it cannot have odds")
+            raise odds_error(f"no row handles {name}, so this failure stops the run and cannot have odds")
 
 
 #: What a rule does to a configuration's data: the data after it, or None when it is not taken.

@@ -64,7 +64,7 @@ def cheapest_order(question: Question) -> Order | str:
     if machine.goal is not None or any(step.optional for step in machine.steps):
         return "with a Goal or optional steps, no order is compared"
     if missing := [step.name for step in machine.steps if step.name not in question.world.guards]:
-        return f"no odds of {', '.join(missing)}"
+        return f"no odds are given for {', '.join(missing)}"
     steps = {step.name: _step(question, step.name) for step in machine.steps}
     now = _table_order(machine)
     if now is None:
@@ -236,7 +236,7 @@ def plotted_curve(
 
 #: Numbers from the first on are written in full, and from the second on with an exponent.
 _LARGE, _HUGE = 1e5, 1e15
-_ENDS = {"final": "", "waits": " (waits for outside)", "refused": " (refused: a fault of the table)"}
+_ENDS = {"final": "", "waits": " (waits for an outside event)", "refused": " (refused: a fault of the table)"}
 
 
 def answer_text(answer: OddsAnswer) -> str:
@@ -284,10 +284,10 @@ def success_note(answer: OddsAnswer) -> str:
     success, machine = answer.odds.success, answer.question.system.machine
     if not answer.question.success:
         finals = ", ".join(sorted(machine.final_states | machine.ends.keys())) or "none"
-        return f"no final state is called {SUCCESS_STATE}: --success names the one that counts, of: {finals}"
+        return f"no final state is called {SUCCESS_STATE}: name the state that counts as success with --success; final states: {finals}"
     if success is None or success.high > 0:
         return ""
-    return f"success 0: no run ends in {' or '.join(answer.question.success)}"
+    return f"success is 0, because no run ends in {' or '.join(answer.question.success)}"
 
 
 def _effects(answer: OddsAnswer) -> list[str]:
@@ -320,8 +320,8 @@ def _estimate(estimate: Estimate) -> list[str]:
         *_success_bounds(estimate, level),
     ]
     if estimate.if_fatal is not None:
-        if_fatal = f"  at least {_number(estimate.if_fatal)} if guards may be fatal that never were"
-        lines.append(f"{if_fatal} (--fatal assumes that they are not)")
+        if_fatal = f"  at least {_number(estimate.if_fatal)} if guards that never were fatal may be fatal"
+        lines.append(f"{if_fatal} (with --fatal, you assume that they are not)")
     if estimate.whole_runs is not None:
         lines.append(
             f"  at least {_number(estimate.whole_runs)} from the ends of whole runs alone, even if attempts are not independent"
@@ -385,15 +385,15 @@ def _target_text(result: TargetResult) -> str:
     if result.answer == "impossible":
         why = f" ({result.reason})" if result.reason else ""
         return f"{start}: impossible, ceiling {_number(result.ceiling or 0.0)}{why}"
-    tends = f"; it tends to {_number(result.ceiling)}" if result.ceiling is not None else ""
+    tends = f"; success tends to {_number(result.ceiling)}" if result.ceiling is not None else ""
     return f"{start}: UNKNOWN, {result.reason}{tends}"
 
 
 def _order(order: Order) -> str:
     if order.best == order.now:
-        return f"order of steps: {'none that is allowed is cheaper' if order.is_exact else 'none cheaper found'}"
+        return f"order of steps: {'no allowed order is cheaper' if order.is_exact else 'no cheaper order was found'}"
     saves = f"saves {_percent(order.share_saved)}: {_number(order.cost_best)} for {_number(order.cost_now)}"
-    how = "the cheapest" if order.is_exact else "cheaper (riskiest first; not all were compared)"
+    how = "the cheapest" if order.is_exact else "cheaper (the riskiest steps first; not all orders were compared)"
     return f"order of steps: {', '.join(order.best)} is {how}, {saves}"
 
 

@@ -307,13 +307,15 @@ def varied_parameter(machine: Machine, name: str | None = None) -> VariedParamet
         base_name, names = next(iter(numbers)), list(numbers)
     if not names:
         raise odds_error(
-            f"machine {machine.name} has no number '{base_name}' to vary (--vary); {closest(base_name, numbers)}"
+            f"machine {machine.name} has no numeric parameter '{base_name}' to vary (--vary); {closest(base_name, numbers)}"
         )
     highs = [high for parameter in names if (high := numbers[parameter].high) is not None]
     low, high = max(numbers[parameter].low for parameter in names), min(highs) if highs else None
     if high is not None and high < low:
         name_list = ", ".join(names)
-        raise odds_error(f"no value lies in the domains of all of {name_list}: vary one of them (--vary {names[0]})")
+        raise odds_error(
+            f"the domains of {name_list} have no value in common: vary only one of them (--vary {names[0]})"
+        )
     return VariedParameter(base_name, tuple(names), low, high)
 
 
@@ -361,9 +363,9 @@ class _TargetSearch:
             return self._one_by_one(None, f"the limit that success tends to is not known: {why}")
         chain = attrs.evolve(self._question, system=at_infinity.system).chain()
         if not chain.complete:
-            raise UndecidedError(f"where {self._what.name} has no end: {chain.stop_reason}")
+            raise UndecidedError(f"if {self._what.name} is unlimited: {chain.stop_reason}")
         if chain.missing:
-            return self._one_by_one(None, f"no odds of {', '.join(chain.missing)}")
+            return self._one_by_one(None, f"no odds are given for {', '.join(chain.missing)}")
         ceiling = self._question.success_of(chain)
         # The choices among answers can be the same at every value; which outside events are accepted may depend on it.
         if self._question.world.outside or len(chain.choices[0]) > 1 or not at_infinity.is_ceiling:
@@ -378,10 +380,10 @@ class _TargetSearch:
     def _why_not(self, ceiling: float) -> str:
         if self._question.world.outside and ceiling < self._target:
             return (
-                "with --outside, a target must be reached whatever comes from outside, and that may always be what"
-                " stops the run; give odds instead, such as --event approved=0.8"
+                "with --outside, a target must be reached whichever events come from outside, and these may always be events"
+                " that stop the run; give odds instead, such as --event approved=0.8"
             )
-        return f"success need not grow with {self._what.name}"
+        return f"success might not grow with {self._what.name}"
 
     def _is_met(self, configurations: int) -> bool:
         """Return whether some value may reach the ceiling, which is so when a huge value has not many more configurations than the limit.
@@ -404,7 +406,7 @@ class _TargetSearch:
                 high = _bisection(*self._bracket(low, self._fault), self._fault)
                 ceiling, reason = self._success(high - 1), f"{name} is at most {high - 1}; {self._fault(high)}"
         except UndecidedError as limit_met:
-            reason = f"{name} ends at a value that is too large to try, {limit_met}"
+            reason = f"the highest value of {name} is too large to try: {limit_met}"
         return self._result("impossible", ceiling=ceiling, is_ceiling=True, reason=reason)
 
     def _search_growing(self, ceiling: float, low: int) -> TargetResult:
@@ -413,7 +415,9 @@ class _TargetSearch:
         if self._fault(high):
             high = _bisection(low, high, self._fault) - 1
         if not self._good(high):
-            return self._not_reached(ceiling, "success tends to more, but no value that was tried comes near it")
+            return self._not_reached(
+                ceiling, "success tends to more than the target, but no value that was tried reaches the target"
+            )
         return self._result("reached", value=_bisection(low, high, self._good), ceiling=ceiling, is_ceiling=True)
 
     def _bracket(self, low: int, is_so: Callable[[int], object]) -> tuple[int, int]:

@@ -203,12 +203,12 @@ def _no_failures(machine: Machine, world: ChainAssumptions) -> tuple[str, ...]:
 
 
 def _assumptions(machine: Machine, world: ChainAssumptions) -> tuple[str, ...]:
-    sentences = ["each verdict is independent of everything before it but its guard's retry number"]
+    sentences = ["each verdict is independent of everything before it, except its guard's retry number"]
     memoryless = [
         guard for guard, says in world.guards.items() if says.is_memoryless and machine.guard_named[guard].judges
     ]
     if memoryless:
-        sentences.append(f"however often it has failed, the odds of {', '.join(memoryless)} are the same")
+        sentences.append(f"the odds of {', '.join(memoryless)} are the same after any number of failures")
     if any(row.is_timer for row in machine.transitions):
         sentences.append(f"a timer fires only where no answer is awaited{_beside_timer(machine, world)}")
     sentences += _remaining(machine, world)
@@ -216,7 +216,7 @@ def _assumptions(machine: Machine, world: ChainAssumptions) -> tuple[str, ...]:
     if world.outside:
         sentences.append("where the run waits, any outside event that is accepted may come")
     elif len(outside) > 1:
-        sentences.append("an outside event starts the run; where the run would wait for another one, it ends")
+        sentences.append("an outside event starts the run; where it would wait for another outside event, the run ends")
     return tuple(sentences)
 
 
@@ -225,7 +225,7 @@ def _beside_timer(machine: Machine, world: ChainAssumptions) -> str:
     if world.outside:
         return ", and an outside event may come before it, by choice"
     if any(machine.event_named[name].origin == OUTSIDE for name in world.events if name in machine.event_named):
-        return ", and odds of an outside event there are the odds that it comes first"
+        return ", and the odds given for an outside event mean that it comes before the timer"
     return ", and nothing comes from outside before it"
 
 
@@ -237,7 +237,7 @@ def _remaining(machine: Machine, world: ChainAssumptions) -> Iterator[str]:
         others = [event for event in answers if event not in world.events]
         if event_names and others and total < 1 - ROUNDING:
             who = others[0] if len(others) == 1 else f"one of {', '.join(others)}, by choice,"
-            yield f"{who} has the odds that are left by {' and '.join(event_names)}: {1 - total:.5g}"
+            yield f"{who} has the odds that remain after {' and '.join(event_names)}: {1 - total:.5g}"
 
 
 def _run_odds(question: Question, chain: Chain) -> RunOdds:
@@ -295,7 +295,7 @@ def obstacles(chain: Chain, world: ChainAssumptions) -> tuple[str, ...]:
     if not chain.complete:
         sentences.append(chain.stop_reason)
     sentences += [
-        f"no odds of guard {guard}: write them in the column `pass` of Guards, or --pass {guard}=0.7"
+        f"guard {guard} has no odds: write them in the column `pass` of Guards, or give --pass {guard}=0.7"
         for guard in chain.missing
     ]
     for end in sorted({end for end in chain.ends.values() if end.kind == "refused"}, key=lambda end: end.state):
@@ -305,7 +305,7 @@ def obstacles(chain: Chain, world: ChainAssumptions) -> tuple[str, ...]:
         lines = sorted({row.span.line for row in rows if row.span})
         where = f" ({'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines))})" if lines else ""
         sentences.append(
-            f"retries are unlimited{where}: no run is bounded, and odds by retry number do not cover the retries after the last number;"
+            f"retries are unlimited{where}, so the number of steps has no bound, and odds by retry number do not cover the retries after the last number;"
             " count the retries and bound them, or give one number for all"
         )
     return tuple(sentences)
@@ -323,7 +323,7 @@ def _unlimited_places(chain: Chain, world: ChainAssumptions) -> frozenset[int]:
 
 def _unused_odds(chain: Chain) -> tuple[str, ...]:
     return tuple(
-        f"the odds given for {name} are not used: it never comes where the run waits with nothing outstanding, nor as an answer"
+        f"the odds given for {name} are not used: this event never comes where the run waits with nothing outstanding, and never as an answer"
         for name in chain.unused_events
     )
 
@@ -383,11 +383,9 @@ def judge_question(question: Question, form: Probability | ExpectedCount) -> Jud
         return "UNKNOWN", "; ".join((*unknown, f"if so, {words}")), question.assumptions
     places = _unanswered_states(chain) if not good and isinstance(form, Probability) else []
     if not good and not odds_range.is_exact and not places:
-        words += "; with --event, `dsa odds` takes odds for these choices"
+        words += "; to give odds for these choices, use `dsa odds` with --event"
     if places:
-        words += (
-            f"; nothing comes from outside in {', '.join(places)}: with --event, `dsa odds` takes odds for what does"
-        )
+        words += f"; nothing comes from outside in {', '.join(places)}: to give odds for events that come there, use `dsa odds` with --event"
     return ("HOLDS" if good else "VIOLATED"), words, question.assumptions
 
 
@@ -403,10 +401,10 @@ def _exactly(goal_chain: Chain, form: Probability, *, good: bool, words: str) ->
     """Decide a bound of 1, and a ceiling of 0, by what is possible: no rounding makes a probability 1 or 0."""
     goals = frozenset(node for node, end in goal_chain.ends.items() if end.kind == "reached")
     if form.is_ceiling and form.bound == 0 and good and is_possible(goal_chain, goals):
-        return False, f"{words}, and more than 0: it may happen"
+        return False, f"{words} (rounded), but more than 0: it may happen"
     if not form.is_ceiling and form.bound == 1:
         is_good = is_sure(goal_chain, goals)
-        return is_good, words if is_good or not good else f"{words}, and less than 1: it may fail to happen"
+        return is_good, words if is_good or not good else f"{words} (rounded), but less than 1: it may fail to happen"
     return good, words
 
 

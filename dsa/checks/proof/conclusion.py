@@ -123,13 +123,13 @@ class Gap:
         waits = f" with {' and '.join(self.outstanding)} outstanding" if self.outstanding else ""
         here = f"{self.state}{waits}" + (f", {show_values(self.values)}" if self.values else "")
         row = f"the row on line {self.line} ({self.event})" if self.line else f"a row for {self.event}"
-        return f"not shown, and not refuted: {row} breaks it from {here}"
+        return f"not shown, and not refuted: {row} breaks the claim from {here}"
 
     @property
     def why(self) -> str:
         """Return why that is not a refutation."""
         where = f" at {show_values(self.parameters)}" if self.parameters else ""
-        return f"which satisfies it, but no run reaches that{where}: {self.reach_text}"
+        return f"that configuration satisfies the claim, but no run reaches it{where}: {self.reach_text}"
 
 
 def explain_gap(system: System, start: InductionGap, sample: Sample, variables: Sequence[str]) -> Gap:
@@ -180,7 +180,7 @@ def _reach_text(
     if odd:
         return f"in {place}, " + ", ".join(f"{_name(n)} is {_range([each[n] for each in there])}" for n in odd)
     nearest = min(there, key=lambda each: _distance(gap_values, each))
-    return f"these values are not reached together, the nearest are {_values_text({n: nearest[n] for n in gap_values})}"
+    return f"no run reaches these values together; the nearest reached values are {_values_text({n: nearest[n] for n in gap_values})}"
 
 
 def _counters(system: System) -> frozenset[str]:
@@ -198,7 +198,7 @@ def _place(state: str, outstanding: Iterable[str]) -> str:
     return f"{state} with {' and '.join(effects)} outstanding" if effects else state
 
 
-_REMEMBER = "if it is true, let a variable remember what the property looks back to, and state in another property how the two are related"
+_REMEMBER = "if the claim is true, add a variable that remembers the past events in the claim, and state in another property how this variable relates to them"
 
 
 def _hint(
@@ -227,9 +227,7 @@ def _hint(
         parts += [f"{'' if effect in outstanding else 'not '}pending {effect}" for effect in system.machine.answers]
     parts += [unparse(_equals(name, value)) for name, value in parameters.items()]
     example = f"never {' and '.join(parts)}"
-    return (
-        f"if it is true, state what rules this out as another property that every row keeps; it should imply: {example}"
-    )
+    return f"if the claim is true, state another property that every row keeps and that rules out this configuration; it should imply: {example}"
 
 
 def _equals(name: str, value: Value) -> Expr:

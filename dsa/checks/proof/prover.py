@@ -100,7 +100,7 @@ def _deadlock_sights(system: System) -> Iterator[WatchedCondition]:
 
 _DEFINITION_4 = "workflow state is set by guards that passed (Definition 4)"
 _RESTS = "every run comes to rest when nothing comes from outside"
-NOTHING_TO_KEEP = "there is nothing to keep: no variable is workflow state"
+NOTHING_TO_KEEP = "there is nothing to check, because no variable is workflow state"
 
 
 @attrs.frozen
@@ -264,7 +264,7 @@ class _Prover:
         if isinstance(result, Proof):
             return attrs.evolve(result, name=draft.name, text=draft.text, line=line, form=claim.form)
         if self._open:
-            result = unknown(f"not before this is proved: {self._open[0].text}")
+            result = unknown(f"this obligation must be proved first: {self._open[0].text}")
         proof = _with(draft, result)
         if result.verdict != "PROVED":
             return proof
@@ -325,7 +325,7 @@ class _Prover:
 
     def _leads_to(self, form: LeadsTo) -> ProofResult:
         if form.doubtful_effects("fails"):
-            return unknown("a property about an effect's failure is judged at given values: dsa check judges it")
+            return unknown("a property about the failure of an effect is judged only at given values, by dsa check")
         observer = observer_of(self._session.system, form)
         return self._rank_result(
             observer, ObligationProof(self._session, form, observer).evidence(), "no rank was found", is_progress=True
@@ -387,7 +387,7 @@ class _Prover:
 #: While one of these is open, no property is PROVED (specs/semantics.md, "Severities and verdicts").
 _PRECONDITIONS = {"start", "determinism", "completeness", "domains", "emission"}
 _ODDS = "odds hold at given values only: dsa check judges them"
-_TIME_IS_UP = "the time limit was reached before an answer"
+_TIME_IS_UP = "the time limit was reached before a result"
 _MAY_GO_ON = "not shown: no rank was found; a loop may go on for ever by answers and timers alone (no machine has to satisfy this)"
 _LEFT_OUT = "the machine has too many combinations of states and outstanding effects to be explored"
 
@@ -407,7 +407,7 @@ def _assumption_text(expectation: tuple[str, str] | Fair) -> str:
     """Return what a proof expects, apart from answers of effects."""
     if isinstance(expectation, Fair):
         return f"fairness of {expectation.name}"
-    return f"'{expectation[1]}' of {expectation[0]} fires or is dropped"
+    return f"the timer '{expectation[1]}' of {expectation[0]} fires or is dropped"
 
 
 def judge_at(system: System, form: Form, most: int, is_expired: Callable[[], bool] = lambda: False) -> PropertyValue:

@@ -429,7 +429,7 @@ class Safety:
         if hit is not None:
             return hit
         if not sample.complete:
-            return unknown("induction fails, and there is too much to explore at the values where it does")
+            return unknown("induction fails, and at the values where it fails there is too much to explore")
         gap = explain_gap(self._system, start, sample, self._sampler.variables)
         return ProofResult("NOT INDUCTIVE", gap.how, gap=gap)
 

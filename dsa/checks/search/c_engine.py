@@ -32,7 +32,7 @@ def source(ground: Ground, watches: Sequence[GroundWatch], *, bitmap: bool) -> s
     search_plan = plan(ground)
     numbers = numbers_to_remember(ground, search_plan)
     if numbers > _HIGHEST:
-        raise UndecidedError(f"{numbers} configurations do not have numbers of 64 bits")
+        raise UndecidedError(f"{numbers} configurations cannot be numbered with 64 bits")
     head = {
         "BITMAP": int(bitmap),
         "DATA": "uint32_t" if ground.volume <= NARROW else "uint64_t",
@@ -162,7 +162,7 @@ class _CWriter:
         """Return bounds of a number; raises UndecidedError when they are too wide."""
         low, high = self._bounds(expr)
         if low < -_HIGHEST or high > _HIGHEST:
-            raise UndecidedError(f"a value between {low} and {high} may leave 64 bits")
+            raise UndecidedError(f"a value between {low} and {high} may not fit into 64 bits")
         return low, high
 
     def _bounds(self, expr: Expr) -> tuple[int, int]:
@@ -469,7 +469,9 @@ def search(
     library = _declare(compile_c(source(ground, watches, bitmap=bitmap)))
     handle = library.dsa_open(memory_bytes - layers_bytes)
     if not handle:
-        raise MemoryError(f"a search may take {memory_bytes} bytes: these cannot be allocated, or are too few to begin")
+        raise MemoryError(
+            f"a search may use {memory_bytes} bytes of memory, but these cannot be allocated, or are too few to begin"
+        )
     try:
         return _CSearch(ground, watches, limits, library, handle, layers_bytes).run()
     finally:

@@ -141,7 +141,9 @@ class Paths:
     def layers(self) -> tuple[Layer, ...]:
         """The configurations by distance and location."""
         if self.result.layers is None:
-            raise ValueError(f"the engine {self.result.engine} kept no layers, so there are no ways to follow")
+            raise ValueError(
+                f"the engine {self.result.engine} did not store its layers, so there are no paths to follow"
+            )
         return tuple(split(layer, self.ground.volume) for layer in self.result.layers)
 
     @cached_property

@@ -103,7 +103,8 @@ def _probe_rung(name: str) -> Rung:
     except ValueError:
         lines = outcome.output.decode(errors="replace").strip().splitlines()
         return Rung(
-            name, fault=f"its trial program ended ({outcome.end}): {lines[-1] if lines else 'it printed nothing'}"
+            name,
+            fault=f"its trial program gave no result ({outcome.end}): {lines[-1] if lines else 'it printed nothing'}",
         )
     if fault := broken_promises(outcome.features, broken_features):
         return Rung(name, fault=fault)
@@ -115,14 +116,14 @@ def broken_promises(promises: Collection[str], broken_features: Mapping[str, lis
     failures = [
         f"{name} ({'; '.join(by)})" if by else name for name, by in sorted(broken_features.items()) if name in promises
     ]
-    return f"its promises did not hold when tried: {', '.join(failures)}" if failures else ""
+    return f"a trial showed that these promises do not hold: {', '.join(failures)}" if failures else ""
 
 
 def _notes(outcome: SandboxOutcome) -> Iterator[str]:
     if outcome.gap:
         yield outcome.gap
     for name, limit in outcome.lowered_bounds.items():
-        yield f"{name} is at most {limit}, not {getattr(_BOUNDS, name)}: this user may not have more (ulimit -H)"
+        yield f"{name} is at most {limit}, not {getattr(_BOUNDS, name)}, because this user is not allowed more (ulimit -H)"
 
 
 def _not_here(name: str) -> str:
@@ -573,7 +574,8 @@ def _probe_commands() -> Rung:
     except ValueError:
         lines = end.head.decode(errors="replace").strip().splitlines()
         return Rung(
-            _RUNG_NAME, fault=f"its trial program ended ({end.how}): {lines[-1] if lines else 'it printed nothing'}"
+            _RUNG_NAME,
+            fault=f"its trial program gave no result ({end.how}): {lines[-1] if lines else 'it printed nothing'}",
         )
     if fault := broken_promises(KEPT_FROM, broken_features):
         return Rung(_RUNG_NAME, fault=fault)

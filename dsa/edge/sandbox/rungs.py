@@ -34,14 +34,14 @@ RUNGS = {
 #: The features of rungs, each with what code can do without it.
 FEATURES = {
     "no files outside": "It can read and write the files that its user can.",
-    "own file tree": "It can see names, sizes and times of files outside, and change modes and times of its user's.",
+    "own file tree": "It can see names, sizes and times of files outside, and change modes and times of its user's files.",
     "no network": "It can use the network, and local services that listen on sockets.",
     "own processes": "It can signal, and so kill, other processes of its user, including the one that watches it.",
     "no environments": "It can read the environment of other processes of its user, with the keys in it.",
-    "own user": "It runs as the user who runs this.",
-    "no privileges": "It keeps the capabilities of its user, and can gain others by programs that grant them.",
-    "filtered system calls": "It can attack the kernel through any system call: nothing filters them.",
-    "bounded disk": "It can write any number of files of bounded size where it can write at all.",
+    "own user": "It runs as the user who runs dsa.",
+    "no privileges": "It keeps the capabilities of its user, and can gain more by running programs that grant them.",
+    "filtered system calls": "It can attack the kernel through any system call, because no call is filtered.",
+    "bounded disk": "It can write any number of files, each of bounded size, wherever it may write.",
     "bounded processor time": "It can use a processor until the time limit.",
     "bounded memory": "It can use all memory.",
     "bounded files": "It can write files of any size.",
@@ -51,7 +51,7 @@ FEATURES = {
 #: What remains possible on every rung.
 ALWAYS = (
     "It can read Python's library and the system's shared libraries.",
-    "It can use the memory and time limits once for each process that it starts, up to the limit on processes.",
+    "It can start processes, up to the limit on processes, and each may use as much memory and time as the limits allow.",
     "It can attack the kernel through the system calls that every program needs, and measure time to learn about the machine.",
     "It can report any result it likes: a correct value does not show how it was found.",
 )
@@ -73,8 +73,8 @@ _HINTS = {
     errno.EMFILE: "this process has too many open files: close some, or raise its limit (ulimit -n)",
     errno.ENFILE: "the machine has too many open files",
     errno.EFBIG: "this process may not write such a large file: raise its limit (ulimit -f)",
-    errno.ENOSPC: "the folder for temporary files is full: make room, or set another (TMPDIR)",
-    errno.EDQUOT: "the folder for temporary files is full: make room, or set another (TMPDIR)",
+    errno.ENOSPC: "the folder for temporary files is full: delete files there, or set another folder (TMPDIR)",
+    errno.EDQUOT: "the folder for temporary files is full: delete files there, or set another folder (TMPDIR)",
     errno.EAGAIN: "this user has too many processes: end some, or raise the limit (ulimit -u)",
     errno.ENOMEM: "there is too little memory",
 }
@@ -109,9 +109,9 @@ class Confinement:
         unknown = sorted(self.require - {*FEATURES, *RUNGS})
         if unknown:
             names = ", ".join((*FEATURES, *RUNGS))
-            raise ValueError(f"'{unknown[0]}' is neither a feature nor a rung of the sandbox: {names}")
+            raise ValueError(f"'{unknown[0]}' is neither a feature nor a rung of the sandbox; allowed: {names}")
         if self.rung and self.rung not in RUNGS:
-            raise ValueError(f"'{self.rung}' is not a rung of the sandbox: {', '.join(RUNGS)}")
+            raise ValueError(f"'{self.rung}' is not a rung of the sandbox; allowed: {', '.join(RUNGS)}")
 
     def missing(self, rung: str, features: Collection[str]) -> tuple[str, ...]:
         """Return the required features that are missing, in the order of the lists above."""

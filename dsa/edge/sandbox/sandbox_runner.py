@@ -136,7 +136,12 @@ def _read_greeting(zygote: Zygote, complaints: Any) -> Zygote:  # noqa: ANN401  
         zygote.kill()
         complaints.seek(0)
         lines = complaints.read(_MOST_HELLO).decode(errors="replace").strip().splitlines()
-        greeting = {"fault": lines[-1] if lines else "it said nothing", "features": [], "gap": "", "warm": False}
+        greeting = {
+            "fault": lines[-1] if lines else "the process reported nothing",
+            "features": [],
+            "gap": "",
+            "warm": False,
+        }
     zygote.fault, zygote.features = greeting["fault"], frozenset(greeting["features"])
     zygote.gap, zygote.warm = greeting["gap"], greeting["warm"]
     if zygote.fault:
@@ -194,7 +199,7 @@ def zygote(rung: str, setup: WarmSetup = WarmSetup()) -> Iterator[Zygote]:  # no
                 _warm.pop(key).kill()
             process = start(*key)
             if process.fault:
-                raise SandboxError(f"no process can be confined by '{rung}' here: {process.fault}", (rung,))
+                raise SandboxError(f"the sandbox '{rung}' cannot confine a process here: {process.fault}", (rung,))
             if process.warm:
                 _warm[key] = process
     if process.warm:
@@ -374,7 +379,7 @@ def _outcome(pipes: _CallPipes, bounds: Bounds, seconds: float, rung: str, proce
     except ValueError:  # the watching process was killed: at our deadline, or by the code
         status = {"ended": "timeout" if seconds > bounds.timeout_s else "lost", "code": 0, "cpu_s": 0.0, "fault": ""}
     if status["fault"]:
-        raise SandboxError(f"code could not be confined by '{rung}': {status['fault']}", (rung,))
+        raise SandboxError(f"code could not be confined by the sandbox '{rung}': {status['fault']}", (rung,))
     return SandboxOutcome(
         end="flooded" if pipes.is_flooded else status["ended"],
         code=status["code"],

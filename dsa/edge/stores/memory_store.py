@@ -42,7 +42,9 @@ class MemoryStore:
     def create(self, run: str, text: str, entries: Sequence[Entry], summary: Summary | None = None) -> "MemoryJournal":
         """Begin a run. Raises StoreError if the id is or was in use."""
         if run in self._runs:
-            raise StoreError(f"there {'was' if self._runs[run] is None else 'is'} a run with that id already")
+            raise StoreError(
+                f"there {'was' if self._runs[run] is None else 'is'} already a run with this id; use a new id"
+            )
         record = self._runs[run] = _StoredInMemory(
             StoredRun(run, text, Ledger(entries), 1, _HOLDER), summary or Summary()
         )
@@ -93,9 +95,7 @@ class MemoryStore:
         message_line(message)
         others = [each for each in self._runs.values() if each is not None and message.id in each.inbox]
         if others and not (others[0] is record and record.inbox[message.id][0].repeats(message)):
-            raise StoreError(
-                f"another message has the id {message.id}: a message that is not a repetition needs a new id"
-            )
+            raise StoreError(f"the id {message.id} belongs to a different message: use a new id for a new message")
         record.inbox.setdefault(message.id, (message, None))
 
     def waiting_messages(self, run: str) -> tuple[InboxMessage, ...]:

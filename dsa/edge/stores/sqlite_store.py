@@ -182,7 +182,7 @@ def end_in(columns: _Columns, run: str, epoch: int) -> EndRow:
         end = EndRow(place // SPAN, epoch, int(match[1]), bytes.fromhex(match[2]), match[3])
         if end.columns() == columns:
             return end
-    raise DamageError("the row that seals its end was changed", run)
+    raise DamageError("the row with the length and the hash of the run was changed", run)
 
 
 # -- writing -------------------------------------------------------------------------------------------------------------
@@ -265,10 +265,12 @@ def _read_verified(connection: sqlite3.Connection, row: RunRow, start: int, link
             entries.extend(commit_entries(value))
             position, count = start + len(entries), count + 1
     if count < len(rows):
-        raise DamageError("from here on it differs from what was written", row.run, position)
+        raise DamageError("from this entry on, the stored run differs from what was written", row.run, position)
     end_row = end_in(end, row.run, row.epoch)
     if (end_row.length, end_row.head) != (position, head):
-        raise DamageError(f"its end differs from what was written: it has {position} entries", row.run)
+        raise DamageError(
+            f"the end of the run differs from what was written; now the run has {position} entries", row.run
+        )
     return entries, end_row
 
 
@@ -301,7 +303,9 @@ def content_at(connection: sqlite3.Connection, at: bytes, run: str) -> str:
     row = connection.execute("SELECT content FROM contents WHERE address = ?", (at,)).fetchone()
     content = b"" if row is None or not isinstance(row[0], bytes) else row[0]
     if row is None or hashlib.sha256(content).digest() != at:
-        raise DamageError(f"the text under {at.hex()[:12]} is {'missing' if row is None else 'changed'}", run)
+        raise DamageError(
+            f"the stored text with the hash {at.hex()[:12]} is {'missing' if row is None else 'changed'}", run
+        )
     return content.decode("utf-8", "surrogatepass")
 
 
@@ -314,9 +318,7 @@ def post_message(connection: sqlite3.Connection, number: int, message: InboxMess
     row = _find(connection, message.id)
     if row is not None:
         if row[2] != number or not message_of(row[3]).repeats(message):
-            raise StoreError(
-                f"another message has the id {message.id}: a message that is not a repetition needs a new id"
-            )
+            raise StoreError(f"the id {message.id} belongs to a different message: use a new id for a new message")
         return
     (last,) = connection.execute("SELECT max(number) FROM inbox").fetchone()
     _write(connection, ((last or 0) + 1, message.id, number, message_line(message), None))
@@ -420,7 +422,7 @@ class SqliteStore:
             columns = connection.execute(_ROW, (run,)).fetchone()
             if columns is not None:
                 was_removed = columns[2] == REMOVED_MACHINE
-                raise StoreError(f"there {'was' if was_removed else 'is'} a run with that id already")
+                raise StoreError(f"there {'was' if was_removed else 'is'} already a run with this id; use a new id")
             (last,) = connection.execute("SELECT max(number) FROM runs").fetchone()
             row = RunRow((last or 0) + 1, run, address(text), 1, self._database.holder)
             connection.execute(_NEW, (*attrs.astuple(row), row.seal))

@@ -96,8 +96,8 @@ class WriteTurn:
         while not try_lock(self._file, is_shared=self._is_shared):
             if time.monotonic() > deadline_s:
                 raise TimeoutError(
-                    f"another process has been writing to it for {self._patience_s:g} s; is it stopped? "
-                    f"`fuser {self._path}` says which process has it open: let it continue, or end it"
+                    f"another process has been writing to the file for {self._patience_s:g} s; is that process stopped? "
+                    f"`fuser {self._path}` shows which process has the file open; let that process continue, or end it"
                 )
             time.sleep(_PAUSE_S)
 
@@ -419,7 +419,7 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> bool:
         raise StoreError(f"{path}: this is another program's database")
     if not is_new and version != _VERSION:
         raise StoreError(
-            f"{path}: written by another version of dsa (format {version}, this one reads {_VERSION}); keep new runs in another folder"
+            f"{path}: written by another version of dsa (format {version}, this version reads format {_VERSION}); store new runs in another folder"
         )
     return is_new
 

@@ -124,7 +124,7 @@ _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema", "schema")
 #: What comes around a name in the texts of models that write channels, and before it.
 _CHANNEL_MARK = re.compile(r"<\|[^<>|]{0,40}\|?>?")
 _PREFIXES = ("to=", "functions.")
-_TOOL_FORM = "a tool is a name, or an object with a name as in requests"
+_TOOL_FORM = "a tool is a name, or an object with a name, as in a request to a model"
 
 
 @attrs.frozen

@@ -244,8 +244,8 @@ def _error(state: StreamState, calls: list[StreamCall]) -> StreamError | None:
 
 #: Finish reasons after which no call is executed.
 _NOT_ENDED = {
-    "length": ("truncated", "the model reached its limit of tokens with a call in its answer"),
-    "content_filter": ("filtered", "a content filter stopped the model with a call in its answer"),
+    "length": ("truncated", "the model reached its limit of tokens in an answer that has a call"),
+    "content_filter": ("filtered", "a content filter stopped the model in an answer that has a call"),
 }
 
 

@@ -122,7 +122,9 @@ def request_words(policy: str, payload: Mapping[str, Any] | None, digest: str) -
 
 def outcome_step(policy: str, *, has_failed: bool) -> Step:
     """Return the step for a call whose result is unknown, and which counts as failed or as done."""
-    message = f"the run was cut off while it was under way; it counts as {'failed' if has_failed else 'done'}"
+    message = (
+        f"the run was cut off while this call was under way; the call counts as {'failed' if has_failed else 'done'}"
+    )
     return (
         error_step(policy, IN_DOUBT, message)
         if has_failed

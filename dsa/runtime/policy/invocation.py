@@ -340,7 +340,9 @@ def loop_wrapper(max_turns: int) -> Decorator:
                 return steps
         return [
             *steps,
-            error_step(action.policy, MAX_TURNS, f"it still asked for actions in its last turn, turn {max_turns}"),
+            error_step(
+                action.policy, MAX_TURNS, f"the policy still asked for actions in its last turn, turn {max_turns}"
+            ),
         ]
 
     return lambda policy: DecoratedPolicy(policy, is_loop=True, perform=perform)

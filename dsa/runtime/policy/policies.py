@@ -511,8 +511,8 @@ def redaction_advice(names: tuple[str, ...]) -> str:
     """Return feedback on a text that had secrets, for its author."""
     several = "secrets" if len(names) > 1 else "a secret"
     return (
-        f"The text contains {several} ({', '.join(names)}), which must not be in it; it is stored with [secret ..] in its place. "
-        "Write it without one: a program reads such a value from its environment when it runs."
+        f"The text contains {several} ({', '.join(names)}), which must not be in it; the text is stored with [secret ..] instead. "
+        "Write the text without secrets: a program that needs such a value reads it from its environment."
     )
 
 

@@ -426,7 +426,7 @@ class _Scope:
             path = f"{self.path}.{self._positions + 1}"
             call = self._calls.record.calls.get(path)
             words = request_words(call.policy, call.payload, call.digest) if call else "further calls"
-            raise ReplayMismatchError(path, words, f"nothing more by {self._actor}")
+            raise ReplayMismatchError(path, words, f"no further call by {self._actor}")
 
     @property
     def is_abandoned(self) -> bool:

@@ -80,10 +80,10 @@ class PayloadSchema:
         except UndecidedError:
             return PayloadFault(
                 "$",
-                f"it could not be checked against its schema in {MOST_WORK:,} steps: send a smaller or simpler payload",
+                f"the payload could not be checked against its schema in {MOST_WORK:,} steps: send a smaller or simpler payload",
             )
         except RecursionError:
-            return PayloadFault("$", "it is nested too deeply to be checked against its schema")
+            return PayloadFault("$", "the payload is nested too deeply to be checked against its schema")
         finally:
             _WORK_LEFT.reset(reset)
         return None if error is None else PayloadFault(_clip(error.json_path), _clip(error.message))
@@ -101,7 +101,7 @@ def _without_dialect(schema: Any) -> Any:  # noqa: ANN401  (JSON)
     """Return a schema without `$schema`: for a part with it, jsonschema would use its own class instead of the bounded one."""
     if isinstance(schema, Mapping):
         if isinstance(dialect := schema.get("$schema"), str) and dialect.rstrip("#") != _DIALECT:
-            raise ValueError(f"is of '{dialect}'; only {_DIALECT} is supported")
+            raise ValueError(f"has the dialect '{dialect}', but only {_DIALECT} is supported")
         return {
             key: value if key in _DATA else _without_dialect(value)
             for key, value in schema.items()

@@ -34,14 +34,14 @@ def an_effect_begins_after_its_intent_is_durable(facts: RunFacts, call: EffectBe
 @oracle("P5")
 def a_process_that_cannot_write_begins_nothing(_facts: RunFacts, call: EffectBegin) -> str | None:
     """After its store has failed, or has said that another process has the run."""
-    return None if call.may_write else f"{_name(call)} was begun by a process that could write no more"
+    return None if call.may_write else f"{_name(call)} was begun by a process that could no longer write"
 
 
 @oracle("P3")
 def an_effect_with_a_result_is_not_performed_again(facts: RunFacts, call: EffectBegin) -> str | None:
     """Except by a process that lost its run and cannot know: it finishes what it was doing, and the other one says so."""
     again = facts.is_answered(call.key) and not call.is_stale
-    return f"{_name(call)} was begun, and its result was recorded" if again else None
+    return f"{_name(call)} was begun again after its result was recorded" if again else None
 
 
 @oracle("P4")
@@ -51,7 +51,7 @@ def an_effect_that_may_have_happened_is_repeated_only_when_reported(facts: RunFa
     report_count = len(facts.results.get(call.key, ())) + len(facts.doubts.get(call.key, ()))
     if count <= report_count:
         return None
-    return f"{_name(call)} was begun {count} times before, and {report_count} are known"
+    return f"{_name(call)} was begun {count} times before, but the ledger shows only {report_count} of them"
 
 
 @oracle("P4")
@@ -61,7 +61,11 @@ def an_effect_that_a_person_must_decide_waits_for_the_person(facts: RunFacts, ca
         return None
     doubt_count = sum(handling != "again" for handling in facts.doubts.get(call.key, ()))
     decision_count = len(facts.deeds.decisions.get(call.key, ()))
-    return None if doubt_count <= decision_count else f"{_name(call)} was in doubt and is begun, and nobody said so"
+    return (
+        None
+        if doubt_count <= decision_count
+        else f"{_name(call)} was in doubt and is begun again, but nobody decided that"
+    )
 
 
 @oracle("S7")
@@ -69,7 +73,7 @@ def only_outstanding_effects_are_performed(facts: RunFacts, call: EffectBegin) -
     """Not what was answered or cancelled."""
     if call.effect not in facts.machine.answers or call.is_stale or call.key in facts.keys:
         return None
-    return f"{_name(call)} was begun, and nobody waits for it"
+    return f"{_name(call)} was begun, but the run no longer waits for it"
 
 
 @oracle("S6")
@@ -132,7 +136,7 @@ def an_emission_begins_once_durable_results_make_room_for_it(facts: RunFacts, ca
     if together is None or call.is_stale:
         return None
     open_keys = [key for key in _earlier(facts, call.key, call.effect) if not facts.results.get(key)]
-    return f"{_name(call)} was begun, and {open_keys[0]} has no result" if len(open_keys) >= together else None
+    return f"{_name(call)} was begun before {open_keys[0]} had a result" if len(open_keys) >= together else None
 
 
 @oracle("S6")
@@ -141,7 +145,7 @@ def no_more_effects_are_performed_side_by_side_than_the_table_says(facts: RunFac
     together = facts.subject.declaration(call.effect).together
     if together is None or len(call.beside) < together:
         return None
-    return f"{_name(call)} was begun beside {', '.join(call.beside)}, and {together} may be performed side by side"
+    return f"{_name(call)} was begun beside {', '.join(call.beside)}, but only {together} may be performed side by side"
 
 
 def _is_over(facts: RunFacts, effect: str) -> bool:
@@ -157,7 +161,9 @@ def _is_over(facts: RunFacts, effect: str) -> bool:
 @oracle("S11")
 def a_sleep_is_not_performed(facts: RunFacts, call: EffectBegin) -> str | None:
     """It needs no policy."""
-    return f"{_name(call)} was begun, and it is a sleep" if call.effect in facts.subject.sleeps else None
+    return (
+        f"{_name(call)} was begun, but a sleep must not be performed" if call.effect in facts.subject.sleeps else None
+    )
 
 
 @oracle("P11")
@@ -168,7 +174,7 @@ def a_budget_counts_every_call(facts: RunFacts, call: EffectBegin) -> str | None
     for limit in facts.limits:
         is_concerned = call.effect == limit.effect if limit.effect else call.effect in facts.machine.answers
         if is_concerned and facts.call_count(limit, with_doubts=False) >= limit.most:
-            return f"{_name(call)} was begun, and {limit} is spent"
+            return f"{_name(call)} was begun, but the budget is spent: {limit}"
     return None
 
 
@@ -182,7 +188,7 @@ def _name(call: EffectBegin) -> str:
 @oracle("P6")
 def a_result_belongs_to_an_intent(facts: RunFacts, result: ResultEntry) -> str | None:
     """Of its key."""
-    return None if result.key in facts.intents else f"nothing asked for {result.key}"
+    return None if result.key in facts.intents else f"{result.key} has a result, but no row asked for it"
 
 
 @oracle("P3")
@@ -223,7 +229,7 @@ def a_sleep_that_is_over_does_not_end(facts: RunFacts, result: ResultEntry) -> s
     effect = facts.intents.effect(result.key)
     if effect not in facts.subject.sleeps or result.key in facts.sleeps:
         return None
-    return f"{_of(facts, result)} ended, and it was {'over' if facts.is_answered(result.key) else 'cancelled'}"
+    return f"{_of(facts, result)} ended, but it was already {'over' if facts.is_answered(result.key) else 'cancelled'}"
 
 
 @oracle("S11")
@@ -235,7 +241,9 @@ def a_sleep_answers_with_the_data_of_its_request(facts: RunFacts, result: Result
     event, steps = facts.machine.answers[facts.intents.effect(result.key)][0], result.steps
     answers = [(step["payload"].get("event"), step["payload"].get("data")) for step in steps]
     return (
-        None if answers == [(event, sleep.data)] else f"{_of(facts, result)} gave {answers}, not {event} and its data"
+        None
+        if answers == [(event, sleep.data)]
+        else f"{_of(facts, result)} gave {answers}, not {event} with the data of the request"
     )
 
 
@@ -257,14 +265,16 @@ def _handled_otherwise(facts: RunFacts, key: str, handling: Handling) -> str | N
         failed = any(result.has_failed for result in facts.results.get(key, ()))
         return None if failed else f"{effect} is performed again as if it had failed"
     says = decisions[-1] if decisions else facts.subject.handling(effect)
-    return None if handling == says else f"{effect} in doubt counts as '{handling}', and '{says}' was said"
+    return (
+        None if handling == says else f"{effect} in doubt is handled as '{handling}', but must be handled as '{says}'"
+    )
 
 
 @oracle("P4")
 def a_sleep_is_never_in_doubt(facts: RunFacts, entry: ResumedEntry) -> str | None:
     """It does nothing outside."""
     key = next((key for key, _ in entry.effects if facts.intents.effect(key) in facts.subject.sleeps), None)
-    return None if key is None else f"the sleep {key} is said to be in doubt"
+    return None if key is None else f"the sleep {key} is recorded as in doubt"
 
 
 @oracle("P4")
@@ -287,7 +297,7 @@ def a_decision_is_what_a_person_said(facts: RunFacts, decision: DecidedEntry) ->
     effect, answer = facts.intents.effect(decision.key), facts.deeds.decisions.get(decision.key, [""])[-1]
     if decision.handling == ("done" if answer in facts.machine.answers.get(effect, ()) else answer):
         return None
-    return f"'{decision.handling}' is recorded as decided about {effect}, and '{answer}' was said"
+    return f"'{decision.handling}' is recorded as the decision about {effect}, but the person said '{answer}'"
 
 
 @oracle("S2")
@@ -328,7 +338,7 @@ def an_answer_is_fed_after_its_result_is_recorded(facts: RunFacts, event: EventE
         return None
     results = facts.results.get(event.key)
     if not results:
-        return f"{event.event} was fed, and no result of {event.key} stands before it"
+        return f"{event.event} was fed before the ledger had a result of {event.key}"
     outcome = said_by(results[-1]) if not results[-1].has_failed else f"{facts.intents.effect(event.key)}.failed"
     return None if outcome == event.event else f"{event.event} was fed, and the result says {outcome}"
 
@@ -352,7 +362,7 @@ def events_from_outside_were_sent(facts: RunFacts, event: EventEntry) -> str | N
     count = facts.fed_count[event.event]
     if count < facts.deeds.sent_count[event.event]:
         return None
-    return f"{event.event} was fed {count + 1} times and not sent so often"
+    return f"{event.event} was fed {count + 1} times, but sent less often"
 
 
 @oracle("S10")
@@ -360,7 +370,7 @@ def a_sender_learns_the_outcome_of_its_event(facts: RunFacts, reply: ReplyFact) 
     """Whether its event was taken, or why it was refused, once that is durable."""
     if reply.answer in facts.event_outcomes.get(reply.event, ()):
         return None
-    return f"the sender of {reply.event} hears {reply.answer}, and no durable event had that result"
+    return f"the sender of {reply.event} gets {reply.answer}, but no durable event had that result"
 
 
 @oracle("S2")
@@ -391,7 +401,7 @@ def a_timer_fires_when_it_is_due(facts: RunFacts, event: EventEntry) -> str | No
     due_s = min(dues_s, default=None)
     if due_s is None or facts.time.now_s >= due_s - _SLACK_S:
         return None
-    return f"{event.event} of {event.source} rang {due_s - facts.time.now_s:g} s too early"
+    return f"{event.event} of {event.source} fired {due_s - facts.time.now_s:g} s too early"
 
 
 @oracle("S11")
@@ -409,7 +419,7 @@ def cancelled_effects_are_stopped(facts: RunFacts, under_way: Sequence[str]) -> 
     for key in under_way:
         intent = facts.intents.get(key)
         if intent is not None and intent.effect in facts.machine.answers and key not in facts.keys:
-            return f"{intent.effect} {key} is under way, and nobody waits for it"
+            return f"{intent.effect} {key} is under way, but the run no longer waits for it"
     return None
 
 
@@ -436,7 +446,7 @@ def a_resumed_run_meets_the_same_world(facts: RunFacts, event: EventEntry) -> st
     expected_event = None if occurrence is None else (occurrence.event, occurrence.verdicts)
     if expected_event == (event.event, event.verdicts):
         return None
-    return f"{event.event} {event.verdicts} came, and not {expected_event}"
+    return f"{event.event} {event.verdicts} came, but {expected_event} was expected"
 
 
 def asked_for(facts: RunFacts) -> list[Intent]:

@@ -223,7 +223,7 @@ class Mishaps:
         other.is_quiet = True
         if other.may_hold() is has_run:
             self._story.court.judge_fault(
-                "two processes hold one run" if has_run else "nobody may hold a run that rests"
+                "two processes hold one run" if has_run else "a run that nobody holds cannot be held"
             )
 
     def _repeat_answer(self, process: Process, entries: Sequence[Entry]) -> bool:

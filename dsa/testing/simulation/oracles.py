@@ -77,7 +77,7 @@ def acknowledged_entries_survive(facts: RunFacts, ledger_read: LedgerRead) -> st
     if list(ledger_read.entries[: len(entries)]) == entries:
         return None
     missing = next((n for n, entry in enumerate(entries) if ledger_read.entries[n : n + 1] != (entry,)), len(entries))
-    return f"entry {missing} was acknowledged as {entry_label(entries[missing])}, and is not there"
+    return f"entry {missing} was acknowledged as {entry_label(entries[missing])}, but is not in the ledger"
 
 
 @oracle("P2")
@@ -86,7 +86,7 @@ def entries_that_are_read_were_written(facts: RunFacts, ledger_read: LedgerRead)
     beyond = ledger_read.entries[len(facts.entries) :]
     if beyond in ((), facts.being_written):
         return None
-    return f"beyond what was acknowledged there is {entry_label(beyond[0])}, which is not all that was being written"
+    return f"after the acknowledged entries the ledger has {entry_label(beyond[0])}, which is not exactly what was being written"
 
 
 # -- what becomes durable -----------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def a_process_that_lost_its_run_writes_nothing(facts: RunFacts, write: LedgerWri
     """Entries of an old epoch never come after a newer one has begun."""
     if write.epoch == facts.epoch:
         return None
-    return f"{entry_label(write.entries[0])} was written under epoch {write.epoch}, and the run is held under {facts.epoch}"
+    return f"{entry_label(write.entries[0])} was written under epoch {write.epoch}, but the run is held under epoch {facts.epoch}"
 
 
 @oracle("P5")
@@ -111,7 +111,7 @@ def an_event_is_durable_with_all_that_follows(facts: RunFacts, _write: LedgerWri
     """An event, its row, its intents and its timers are one append: a crash leaves all of it or nothing."""
     if not facts.expected_entries:
         return None
-    return f"{entry_label(facts.expected_entries[0])} follows from an event that is durable, and is not"
+    return f"{entry_label(facts.expected_entries[0])} is not durable, although it follows from a durable event"
 
 
 @oracle("S10")
@@ -145,13 +145,13 @@ def _row(entry: RowEntry) -> tuple[object, ...]:
 @oracle("S10")
 def every_entry_has_a_cause(facts: RunFacts, entry: RowEntry | RefusalEntry | EffectEntry) -> str | None:
     """Rows, refusals and effects come from events."""
-    return None if facts.expected_entries else f"nothing leads to {entry_label(entry)}"
+    return None if facts.expected_entries else f"no event leads to {entry_label(entry)}"
 
 
 @oracle("S10")
 def events_are_numbered_without_a_gap(facts: RunFacts, event: EventEntry) -> str | None:
     """Refused ones too."""
-    return None if event.seq == facts.seq + 1 else f"event {event.seq} stands behind event {facts.seq}"
+    return None if event.seq == facts.seq + 1 else f"event {event.seq} comes right after event {facts.seq}"
 
 
 @oracle("S11")
@@ -167,7 +167,11 @@ def an_entry_says_when_it_was_written(facts: RunFacts, entry: MachineEntry | Eve
 def a_refusal_changes_nothing(facts: RunFacts, _entry: RefusalEntry) -> str | None:
     """It follows its event, and no effect and no timer follows it."""
     last = facts.entries[-1]
-    return None if isinstance(last, EventEntry) else f"a refusal stands behind {entry_label(last)}"
+    return (
+        None
+        if isinstance(last, EventEntry)
+        else f"a refusal comes right after {entry_label(last)}, which is not an event"
+    )
 
 
 @oracle("S9")
@@ -228,12 +232,16 @@ def the_run_agrees_with_its_ledger(facts: RunFacts, rest: RestFact) -> str | Non
 def a_run_rests_only_where_it_may(facts: RunFacts, rest: RestFact) -> str | None:
     """`finished` in a final state; `waiting` where nothing is outstanding, no timer is armed and nobody is to decide."""
     if rest.kind == "finished":
-        return None if facts.is_finished else f"it says that it is finished in {facts.configuration.state}"
+        return (
+            None
+            if facts.is_finished
+            else f"the driver says that the run is finished, but it is in {facts.configuration.state}"
+        )
     if rest.kind == "waiting":
         if facts.keys:
-            return f"it waits for nothing while {', '.join(facts.keys)} is outstanding"
+            return f"the run rests while {', '.join(facts.keys)} is outstanding"
         if facts.due_s:
-            return f"it waits for nothing while {next(iter(facts.due_s))[1]} is armed"
+            return f"the run rests while {next(iter(facts.due_s))[1]} is armed"
     return None
 
 
@@ -244,7 +252,7 @@ def a_run_stops_only_for_a_cause(facts: RunFacts, rest: RestFact) -> str | None:
         return None
     if rest.code == MISSING_DATA and any(_is_missing(facts, use) for use in uses(facts.machine)):
         return None
-    return f"it was stopped by {rest.code}, and nothing in the world gave cause for it"
+    return f"the run was stopped by {rest.code}, but nothing in the simulated world caused that"
 
 
 def _is_missing(facts: RunFacts, use: Use) -> bool:

@@ -50,16 +50,16 @@ _OTHERS: tuple[Fault, ...] = ("takeover", "second holder", "clock forward", "clo
 BOUNDARIES: dict[Boundary, str] = {
     "before": "the row is chosen, nothing of it is written",
     "unsynced": "event, row and intents are written, not synced",
-    "durable": "they are on the disk, no effect has begun",
+    "durable": "event, row and intents are on the disk, no effect has begun",
     "performing": "an effect of the row is under way and has not happened",
-    "performed": "it has happened, its result is not written",
-    "result unsynced": "its result is written, not synced",
-    "recorded": "its result is on the disk, nothing that follows from it has begun",
+    "performed": "an effect has happened, but its result is not written",
+    "result unsynced": "the result of an effect is written, but not synced",
+    "recorded": "the result of an effect is on the disk, but nothing that follows from it has begun",
     "resting": "nothing that the row asked for is under way",
-    "releasing": "the run has come to rest, and its process lets go of it",
+    "releasing": "the run has come to rest, and its process releases it",
     "recovering": "the next process takes the run up",
-    "after hold": "a process holds the run, the next one or the same again, and has not gone on with it",
-    "after resumed": "it has said what it does about the effects under way, on the disk, and does it next",
+    "after hold": "a process (the next one, or the same again) holds the run, but has not continued it",
+    "after resumed": "the process has recorded on the disk what it will do about the effects under way, and does that next",
 }
 #: The faults that make sense at each boundary.
 FAULTS_AT: dict[Boundary, tuple[Fault, ...]] = {
@@ -79,19 +79,19 @@ FAULTS_AT: dict[Boundary, tuple[Fault, ...]] = {
 #: What each fault does.
 FAULTS: dict[Fault, str] = {
     "kill": "the process ends; what it has written stays",
-    "power cut": "the machine ends; what was not synced is lost, torn or there",
+    "power cut": "the machine ends; what was not synced is lost, incomplete or intact",
     "write fails": "the disk is full, now or until somebody makes room; the process can write nothing any more",
-    "sync fails": "the disk says so; the frame may be there or not",
+    "sync fails": "the disk reports that it could not sync; the frame may be there or not",
     "damage": "a byte of the ledger has changed when it is read",
-    "takeover": "another process takes the run; this one goes on and does not know",
+    "takeover": "another process takes the run; the first one goes on and does not know that",
     "second holder": "another process asks for the run, and does not take it",
-    "clock forward": "somebody sets the clock on the wall, up to a day",
-    "clock back": "somebody sets it back",
-    "lost answer": "an effect happens and never comes back",
+    "clock forward": "somebody sets the wall clock forward, by up to a day",
+    "clock back": "somebody sets the wall clock back",
+    "lost answer": "an effect happens, but its answer never arrives",
     "failure": "an effect fails before it happens",
     "garbled answer": "a policy gives something that is not an answer",
     "doubled answer": "an answer arrives twice",
-    "late answer": "an effect that was cancelled answers all the same",
+    "late answer": "an effect that was cancelled answers anyway",
     "stray event": "an event from outside that nobody waits for",
 }
 _WITH_EFFECTS: tuple[Boundary, ...] = ("performing", "performed", "result unsynced", "recorded", "after resumed")

@@ -178,7 +178,7 @@ class Story:
             )
             return None
         if isinstance(ending, LeaseLostError | HeldError):
-            self.court.judge_fault("a process was told that another one has the run, and there is none")
+            self.court.judge_fault("a process reported that another one holds the run, but no other process does")
         process.is_alive = False
         return self._take_up(PersonInput())
 
@@ -271,7 +271,7 @@ class Story:
             self.court.judge_fault(ending)
             return False
         if undo is not None:
-            self.court.judge_fault("a byte of the ledger has changed, and it was read as if it had not")
+            self.court.judge_fault("a byte of the ledger has changed, but the ledger was read without an error")
         return True
 
     def _end_process(self, process: Process, why: str) -> None:
@@ -298,7 +298,7 @@ class Story:
             else:
                 decisions[intent.key] = decision  # type: ignore[assignment]  # one of three words, as it stands here
             deeds.decisions[intent.key].append(decision)
-            self.tell(f"somebody says of {intent.effect} {intent.key} in doubt: {decision}")
+            self.tell(f"somebody decides about {intent.effect} {intent.key} in doubt: {decision}")
         return PersonInput((), decisions, answers)
 
 

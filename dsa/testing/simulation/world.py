@@ -135,7 +135,9 @@ class World:
                 self.calls.append(call)
             await call.turn
         if call.fate == "fails":
-            return self._gave(key, WORLD_FAILURE, [error_step(effect, WORLD_FAILURE, "it failed, as the seed has it")])
+            return self._gave(
+                key, WORLD_FAILURE, [error_step(effect, WORLD_FAILURE, "the effect failed because the seed says so")]
+            )
         deeds.done_count[key] += 1
         self._tell(f"{effect} {key} happens")
         if call.fate == "garbled":

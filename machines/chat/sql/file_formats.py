@@ -60,7 +60,7 @@ def _require_utf8(file: Path, name: str) -> None:
     """Raise DocumentError for a file in another encoding, with the command that converts it."""
     start = _first_bytes(file)
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise load_error(name, "is UTF-16, but must be UTF-8: iconv -f utf-16 -t utf-8 FILE > NEW")
+        raise load_error(name, "is UTF-16, but must be UTF-8: run iconv -f utf-16 -t utf-8 FILE > NEW")
     if b"\0" in start:
         raise load_error(name, "is not a text file")
     try:
@@ -69,7 +69,7 @@ def _require_utf8(file: Path, name: str) -> None:
         if len(start) < _FIRST_BYTES or error.end < len(start) - 4:  # otherwise a character is cut off at the end
             line = start.count(b"\n", 0, error.start) + 1
             raise load_error(
-                name, f"is not UTF-8 in line {line}: iconv -f latin1 -t utf-8 FILE > NEW, if it is Latin-1"
+                name, f"is not UTF-8 in line {line}; if it is Latin-1, run iconv -f latin1 -t utf-8 FILE > NEW"
             ) from None
 
 

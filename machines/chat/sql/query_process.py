@@ -88,7 +88,9 @@ def _store_list(connection: "DuckDBPyConnection", sql: str) -> tuple[list[str], 
     rows = cursor.fetchmany(MOST_LIST_ROWS + 1)
     _not_too_wide(len(names))
     if len(rows) > MOST_LIST_ROWS:
-        raise ToolError(f"this lists more than {MOST_LIST_ROWS:,} rows: add a LIMIT or a WHERE", code="sql_too_large")
+        raise ToolError(
+            f"the statement lists more than {MOST_LIST_ROWS:,} rows: add a LIMIT or a WHERE", code="sql_too_large"
+        )
     types = ["INTEGER" if name == '"NULL"' else name for name in types]
     columns = ", ".join(f"c{number} {name}" for number, name in enumerate(types))
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {_RESULT} ({columns})")

@@ -280,7 +280,7 @@ class UndoPlan:
         """Return whether only permissions have changed, and can be restored."""
         first, last, now = (state.permissions.get(path) for state in (self.first, self.last, self.now))
         if now not in {first, last}:
-            self.conflicts.append(Conflict(path, "its permissions have changed since then"))
+            self.conflicts.append(Conflict(path, "its permissions were changed again later"))
         return now == last
 
     def _left_out_now(self, path: str) -> str | None:
@@ -300,7 +300,7 @@ class UndoPlan:
         if why := next((self.first.left_out[path] for path in above if path in self.first.left_out), None):
             return f"its earlier content is not stored: {why}"
         if self.was_ignored(change.path):
-            return "a .gitignore named it before, so it may have existed already"
+            return "a .gitignore named it before the first change, so it may have existed already"
         return None
 
     def _each(self, change: ChangedFile) -> None:
@@ -330,7 +330,7 @@ class UndoPlan:
         return first & (now | (now & 0o444) >> 2 if mode == PROGRAM else now)
 
 
-_MISSING = f"it is missing, and its content is not stored: {IGNORED_AT_START}"
+_MISSING = f"the file is missing, and its content is not stored, because {IGNORED_AT_START}"
 _STATES_FILE = "dsa-seen.json"
 _AT_ONCE_BYTES = 8_000_000  # Ctrl-C waits for one write of this size
 _MOST_NAMES, _MOST_PATHS = 1_000, 10
@@ -446,10 +446,10 @@ class WorkspaceHistory:
         """
         then, now = self._read(first), self._read(last)
         new = {path: why for path, why in now.left_out.items() if path not in then.left_out}
-        more = [f"Not kept: {path} ({why})\n" for path, why in islice(new.items(), _MOST_NAMES)]
-        more += [f"Not kept: {len(new) - _MOST_NAMES:,} more files\n"] if len(new) > _MOST_NAMES else []
+        more = [f"Not stored: {path} ({why})\n" for path, why in islice(new.items(), _MOST_NAMES)]
+        more += [f"Not stored: {len(new) - _MOST_NAMES:,} more files\n"] if len(new) > _MOST_NAMES else []
         more += [
-            f"Not kept: {path} is gone ({IGNORED_AT_START})\n"
+            f"Not stored: {path} is gone ({IGNORED_AT_START})\n"
             for path in islice(lost_paths(then, now), _MOST_NAMES)
             if path not in now.files
         ]

@@ -151,7 +151,7 @@ class Snapshots:
         message = f"{_message_text(text)}\n\n{_PERMISSIONS}{permissions_line}\n{_LEFT_OUT}{left_out}\n"
         commit = self._objects.write("commit", commit_bytes(folders[""], above, message.encode(), now_s=now_s))
         if not self._branch.advance(above, commit):
-            raise history_error("another program has moved the branch of this history; mark again")
+            raise history_error("another program has moved the branch of this history; try again")
         return Snapshot(commit, state.files, folders, state.left_out, state.permissions)
 
     def _list_tree(self, tree: str) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
@@ -246,11 +246,11 @@ def put(workspace: Beneath, path: str, expected_version: FileVersion, content: C
                 if expected_version is not None or not _link(folder, temporary, name):
                     os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except FileExistsError:
-            raise _in_the_way("there is something else now") from None
+            raise _in_the_way("something else is at this path now") from None
         except FileNotFoundError:
-            raise _in_the_way("another process has removed temporary files there: undo once more") from None
+            raise _in_the_way("another process has removed temporary files of this undo: run the undo again") from None
         except IsADirectoryError:
-            raise _in_the_way("there is a folder now") from None
+            raise _in_the_way("a folder is at this path now") from None
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=folder)
@@ -275,7 +275,7 @@ def remove_special(workspace: Beneath, path: str, kind: str) -> None:
         except FileNotFoundError:
             raise _in_the_way("it is gone") from None
         if SPECIAL.get(stat.S_IFMT(status.st_mode)) != kind:
-            raise _in_the_way("there is something else now")
+            raise _in_the_way("something else is at this path now")
         os.unlink(name, dir_fd=folder)
         os.fsync(folder)
 
@@ -324,15 +324,15 @@ def _require(folder: int, name: str, expected_version: FileVersion) -> None:
     try:
         file = read_file(folder, name)
     except (DsaError, OSError) as error:
-        raise _in_the_way(f"it is something else now: {error}") from error
+        raise _in_the_way(f"something else is at this path now: {error}") from error
     if file is None:
         is_there = _exists(folder, name)
         if is_there or expected_version is not None:
-            raise _in_the_way("there is something else now" if is_there else "it is gone")
+            raise _in_the_way("something else is at this path now" if is_there else "it is gone")
     elif expected_version is None:
-        raise _in_the_way("there is another file now")
+        raise _in_the_way("another file is at this path now")
     elif (file[0], blob_id(file[1])) != expected_version:
-        raise _in_the_way("it has changed since then")
+        raise _in_the_way("it was changed again later")
 
 
 def _link(folder: int, temporary: str, name: str) -> bool:

@@ -145,7 +145,7 @@ def _pieces(pattern: bytes) -> Iterator[bytes]:
             byte = pattern[at : at + 1]
             at += 1
             if not byte:
-                raise ValueError("the pattern can match nothing")
+                raise ValueError("the pattern cannot match anything")
             yield byte if byte == b"/" else re.escape(byte)
         elif byte == b"[":
             expression, at = _class(pattern, at)
@@ -165,7 +165,7 @@ def _class(pattern: bytes, at: int) -> tuple[bytes, int]:
         name = re.compile(rb"\[:([a-z]*):\]").match(pattern, at)
         if name is not None:
             if name[1] not in _CLASSES:
-                raise ValueError("the pattern can match nothing")
+                raise ValueError("the pattern cannot match anything")
             members, at, last = members + _CLASSES[name[1]], name.end(), None
         elif pattern[at : at + 1] == b"-" and last is not None and pattern[at + 1 : at + 2] not in (b"]", b""):
             end, at = _literal(pattern, at + 1)
@@ -182,7 +182,7 @@ def _class(pattern: bytes, at: int) -> tuple[bytes, int]:
 def _literal(pattern: bytes, at: int) -> tuple[bytes, int]:
     at += pattern[at : at + 1] == b"\\"
     if not pattern[at : at + 1]:
-        raise ValueError("the pattern can match nothing")
+        raise ValueError("the pattern cannot match anything")
     return pattern[at : at + 1], at + 1
 
 
@@ -250,7 +250,9 @@ def unkept(left_out: Mapping[str, str]) -> str:
         if paths
     ]
     lines = (
-        [f"not stored, so no diff shows its changes and no undo restores it: {'; '.join(phrases)}"] if phrases else []
+        [f"these files are not stored, so no diff shows their changes and no undo restores them: {'; '.join(phrases)}"]
+        if phrases
+        else []
     )
     lines += [
         f"not checked for loss: files {why}, such as {path}"
@@ -501,7 +503,7 @@ class _Scan:
                     self._file(descriptor, entry.name, path, entry.stat(follow_symlinks=False))
         if len(self.sight.files) + len(self.sight.left_out) + len(self.later) > _MOST:
             raise history_error(
-                f"the workspace has more than {_MOST:,} files: name those that are not part of the work in a .gitignore"
+                f"the workspace has more than {_MOST:,} files: use a .gitignore to leave out those that are not part of the work"
             )
 
     def _is_wanted(self, path: str) -> bool:

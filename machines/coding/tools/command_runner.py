@@ -72,7 +72,7 @@ _SPECIAL = {
 _WORD_START = frozenset("#~!")
 _INSTEAD = {
     "a redirection": "output and errors are returned anyway, `stdin` is the input, and write_file writes a file",
-    "a pipe": "the output is returned, the first and last 8 kB of a long one; run the first command alone",
+    "a pipe": "the output is returned, or its first and last 8 kB if it is long; run the first command alone",
     "'$'": "there are no variables here; write the value itself",
     "a backquote": "run the inner command first, then write its output",
     "a glob": "name the files or their folder, or put the text in quotes",
@@ -178,7 +178,7 @@ def _refuse_operators(argv: Sequence[object]) -> None:
         what = _shell_syntax(text)
         raise ToolError(
             f"there is no shell here, and the list has {what} as an argument, '{operator}': {_advice(text, what)}; if the program needs that "
-            "text, write the command as one text with quotes around it",
+            "text, write the whole command as one text, with this argument in quotes",
             code="shell_syntax",
         )
 
@@ -597,7 +597,7 @@ def _visible(root: Path, *, with_network: bool) -> Visible:
 #: How long a call waits for others, in seconds: the limit of a command.
 WAIT_S = 600.0
 _LOOK_S = 0.05
-_BUSY = "the workspace is in use by another run, or by another part of this one"
+_BUSY = "the workspace is in use by another run, or by another part of this run"
 
 
 @contextmanager

@@ -198,7 +198,7 @@ def encode(content: str, path: str) -> bytes:
         bad = f"the content of '{path}' has half a character (a lone surrogate) at char {error.start}"
         raise ToolError(bad, code="bad_arguments") from error
     if len(data) > LARGEST_FILE:
-        large = f"'{path}' would have {len(data)} bytes, but a file may have {LARGEST_FILE}: write several smaller ones"
+        large = f"'{path}' would have {len(data)} bytes, but a file may have at most {LARGEST_FILE}: write several smaller files"
         raise ToolError(large, code="too_large")
     return data
 
@@ -206,12 +206,12 @@ def encode(content: str, path: str) -> bytes:
 def refuse_overlap(paths: list[tuple[str, ...]]) -> None:
     """Raise ToolError for too many files, for a repeated one, and for one that would also be a folder."""
     if len(paths) > _MOST_FILES:
-        many = f"{len(paths)} files at once, but only {_MOST_FILES} can be written: call it again for the rest"
+        many = f"the call has {len(paths)} files, but can write only {_MOST_FILES}: write the rest in another call"
         raise ToolError(many, code="too_large")
     for one, other in combinations(sorted(paths), 2):
         if one == other:
-            raise ToolError(f"'{path_text(one)}' is there twice: name each file once", code="bad_arguments")
+            raise ToolError(f"'{path_text(one)}' is in the list twice: name each file once", code="bad_arguments")
         if other[: len(one)] == one:
             raise ToolError(
-                f"'{path_text(one)}' cannot be a file and the folder of '{path_text(other)}'", code="bad_arguments"
+                f"'{path_text(one)}' cannot be both a file and the folder of '{path_text(other)}'", code="bad_arguments"
             )

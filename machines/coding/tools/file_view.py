@@ -251,7 +251,7 @@ def refuse_missing(beneath: Beneath, parts: Sequence[str]) -> None:
     above = parts[:-1]
     if beneath.look(above) is None:
         raise ToolError(
-            f"{message}, nor a folder '{path_text(above)}': list the folder with list_dir", code="no_such_file"
+            f"{message}, nor a folder '{path_text(above)}': find the right folder with list_dir", code="no_such_file"
         )
     names = [name for name, _ in names_in(beneath, above) if not _is_hidden(name)]
     alike = difflib.get_close_matches(parts[-1], names[:_MOST_COMPARED], n=3)
@@ -327,7 +327,7 @@ def search_files(
         least = "at least " if len(all_hits) == _MOST_COUNTED else ""
         result += f"; {least}{more:,} more are not shown: narrow path, glob or pattern"
     if not hits:
-        result = f"no line in {plural(len(texts), 'file')} contains it{_hint(pattern, is_regex=is_regex)}"
+        result = f"no line in {plural(len(texts), 'file')} contains the pattern{_hint(pattern, is_regex=is_regex)}"
     skip_counts = dict(sorted(reader.skip_counts.items()))
     if skip_counts:
         result += f"; skipped: {', '.join(f'{count} {what}' for what, count in skip_counts.items())}"
@@ -432,7 +432,7 @@ def _regex_hits(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
     try:
         expression = compile_pattern(pattern)
     except ValueError as error:
-        text = f"{shown_path(str(error))[:300]}. To find it as a text, set is_regex=false"
+        text = f"{shown_path(str(error))[:300]}. To find the pattern as a text, set is_regex=false"
         raise ToolError(text, code="bad_pattern") from error
     hits: list[_Hit] = []
     ends_s = time.monotonic() + _TIME_LIMIT_S
@@ -464,5 +464,5 @@ def _lines(hits: Sequence[_Hit], names: Sequence[str], texts: Sequence[str]) -> 
 def _hint(pattern: str, *, is_regex: bool) -> str:
     """Return a hint for a search without a match."""
     if not is_regex and re.search(r"[\\|*+?^$\[(]", pattern):
-        return " as a text (for an expression set is_regex=true)"
+        return " as a text (for a regular expression, set is_regex=true)"
     return ""

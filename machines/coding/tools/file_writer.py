@@ -34,9 +34,9 @@ def refuse_unwritable(status: os.stat_result | None, parts: Sequence[str], twins
         return
     name = path_text(parts)
     if kind_of(status.st_mode) != "file":
-        raise ToolError(f"'{name}' is not a regular file: write another one", code="not_a_file")
+        raise ToolError(f"'{name}' is not a regular file: write another file", code="not_a_file")
     if status.st_nlink > 1 + twins:
-        text = f"'{name}' has {status.st_nlink} hard links, so it may be a file outside of the workspace too: write another one"
+        text = f"'{name}' has {status.st_nlink} hard links, so it may also be a file outside of the workspace: write another file"
         raise ToolError(text, code="linked_file")
     if not status.st_mode & 0o222:
         raise ToolError(f"'{name}' is marked as read-only: write another file", code="read_only")

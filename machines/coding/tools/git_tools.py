@@ -265,7 +265,9 @@ def _text(path: Path) -> str:
     finally:
         os.close(file)
     if not is_file or len(content) > _LARGEST_BYTES:
-        raise ToolError(f"'{path.name}' of the repository is not a file of a usual size", code="unsafe_repository")
+        raise ToolError(
+            f"'{path.name}' of the repository is too large, or is not a regular file", code="unsafe_repository"
+        )
     return content.decode("utf-8", "surrogateescape")
 
 
@@ -289,7 +291,7 @@ _MOST_COMMITS, _LONGEST_BODY, _LONGEST_MESSAGE = 100, 1_000, 10_000
 _LARGEST_FILE_BYTES = 50_000_000
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@./~^{}+-]{0,199}")
 _INDEX_LOCK_NOTE = (
-    "the commit is made, but another git process holds the index: git_status shows the files of the commit as staged"
+    "the commit is made, but another git process holds the index, so git_status shows the files of the commit as staged"
 )
 _CHANGES = {"A": "added", "M": "changed", "D": "deleted", "T": "type changed", "R": "renamed", "C": "copied"}
 
@@ -493,7 +495,8 @@ class GitTools:
             paths = [paths]
         if not isinstance(paths, Sequence) or not paths:
             raise ToolError(
-                "paths must be a list of files to commit, such as ['src/app.py']; leave it out for all", code="bad_path"
+                "paths must be a list of files to commit, such as ['src/app.py']; leave paths out to commit all files",
+                code="bad_path",
             )
         return [self._where(path) for path in paths]
 
@@ -521,8 +524,10 @@ class GitTools:
                 )
         left = [] if requested_paths else [path for path, has_staged in is_staged.items() if has_staged]
         if not files:
-            what = "in the workspace" if each else "in what this run has written, apart from what git ignores,"
-            hint = "; to commit what is staged, name it in paths" if left else ""
+            what = (
+                "in the workspace" if each else "in the files that this run has written, except those that git ignores,"
+            )
+            hint = "; to commit staged files, name them in paths" if left else ""
             raise ToolError(f"nothing has changed {what} since the last commit{hint}", code="nothing_to_commit")
         self._require_small(files)
         return files, left
@@ -531,7 +536,7 @@ class GitTools:
         for path in files:
             full = self._root / path
             if os.path.lexists(full) and full.lstat().st_size > _LARGEST_FILE_BYTES:
-                text = f"'{shown_path(path)}' is over {_LARGEST_FILE_BYTES:,} bytes: name it in .gitignore, or the others in paths"
+                text = f"'{shown_path(path)}' is over {_LARGEST_FILE_BYTES:,} bytes: name it in .gitignore, or name only the other files in paths"
                 raise ToolError(text, code="too_large")
 
 
@@ -609,7 +614,7 @@ def _move(repository: Repository, old: str | None, new: str, subject: str) -> No
     output = repository.run("update-ref", "-m", f"commit: {subject}", "HEAD", new, old or "0" * len(new))
     if output.code:
         raise ToolError(
-            "the branch was moved or is locked by another git: look at git_status, then try again", code="moved"
+            "the branch was moved or is locked by another git process: look at git_status, then try again", code="moved"
         )
     if head.read_bytes() == before:
         return
@@ -617,11 +622,11 @@ def _move(repository: Repository, old: str | None, new: str, subject: str) -> No
     try:
         file = os.open(lock, NEW, 0o666)
     except FileExistsError:
-        raise ToolError("HEAD is locked by another git: try again", code="moved") from None
+        raise ToolError("HEAD is locked by another git process: try again", code="moved") from None
     try:
         os.write(file, head.read_bytes())
         if real.read_bytes() != before:
-            raise ToolError("HEAD was moved by another git: look at git_status, then try again", code="moved")
+            raise ToolError("HEAD was moved by another git process: look at git_status, then try again", code="moved")
         lock.rename(real)
     finally:
         os.close(file)
@@ -650,7 +655,7 @@ def _left_out(more: Mapping[str, int], *, is_whole: bool) -> str:
     if not more and is_whole:
         return ""
     counts_text = ", ".join(f"{count:,} more {name}" for name, count in more.items()) or "further files"
-    beyond = "" if is_whole else ", and git lists more files than are read here"
+    beyond = "" if is_whole else ", and git lists more files than this tool reads"
     return f"{counts_text} are not shown{beyond}: list_dir and git_diff with a path show more of a folder"
 
 

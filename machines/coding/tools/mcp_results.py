@@ -65,7 +65,7 @@ def _fault(table: JsonObject) -> str:
     if any(not name or "=" in name for name in env):
         return "`env` has a name that no variable can have: it is empty, or has a `=`"
     if not _is_text(table.get("cwd", "")):
-        return "`cwd` must be a folder, as a text"
+        return "`cwd` must be a text, the path of a folder"
     if odd := [name for name in _SECONDS if not _is_time(table.get(name, 1.0))]:
         return f"`{odd[0]}` must be a number of seconds, above 0 and up to {_LONGEST_S:g}"
     if table.get("tools") is not None and not _are_texts(table["tools"]):
@@ -175,10 +175,10 @@ def check_apart(tools: Sequence[ForeignTool]) -> None:
         other = first.setdefault(each.name, each)
         if other is not each:
             both = f"'{one_line(other.tool)}' of '{other.server}' and '{one_line(each.tool)}'"
-            raise _bad(each.server, f"has a tool that looks like another: {both} are both {each.name}")
+            raise _bad(each.server, f"has a tool whose name is not unique: {both} both become {each.name}")
 
 
-_CHOOSE = 'name the ones to use in its settings: tools = ["..", ".."]'
+_CHOOSE = 'in its settings, name the tools to use: tools = ["..", ".."]'
 
 
 def _tool(name: str, server: McpServer, listed_tool: ListedTool) -> ForeignTool:
@@ -301,7 +301,7 @@ def result_of(answer: ServerAnswer, redact: Redact) -> ServerResult:
     texts = [each.text for each in answer.blocks if each.kind in {"text", "resource"} and each.text]
     text, omitted_count = command_runner.shortened_output("\n".join(texts).encode(errors="replace"), b"", 0, redact)
     if answer.is_error:
-        raise ToolError(text.strip() or "the tool failed without a reason", code="tool_error")
+        raise ToolError(text.strip() or "the tool failed without giving a reason", code="tool_error")
     structured_value, structured_omitted = _structured_value(answer.structured_content, redact)
     attachments = [each for each in (_attachment(block, redact) for block in answer.blocks) if each is not None]
     beyond = max(0, len(attachments) - _MOST_ATTACHMENTS)
@@ -316,7 +316,7 @@ def _left_out(text: int, structured_size: int, attachments: int) -> str:
     left = [
         (text, "characters of the text are left out"),
         (structured_size, "characters of a structured value are left out"),
-        (attachments, "attachments are not named"),
+        (attachments, "attachments are not listed"),
     ]
     phrases = [f"{count:,} {what}" for count, what in left if count]
     return f"{', '.join(phrases)}: ask the tool for less" if phrases else ""

@@ -141,7 +141,7 @@ class ServerProcess:
         code = self._process.poll()
         how = "" if code is None else f"exit code {code}" if code >= 0 else f"ended by {_signal_name(-code)}"
         lines = [line for line in self._complaints.decode(errors="replace").splitlines() if line.strip()]
-        last_words = f"its last words: {one_line(lines[-1], 300)}" if lines else ""
+        last_words = f"the last line of its stderr: {one_line(lines[-1], 300)}" if lines else ""
         return "; ".join(filter(None, (how, last_words)))
 
     async def _is_over_soon(self) -> bool:
@@ -195,7 +195,7 @@ class PendingCall:
     @property
     def outcome_text(self) -> str:
         """A sentence about the effects of a call without a result."""
-        return "It may have done what was asked" if self.is_sent else "The call was not made"
+        return "The call may have taken effect" if self.is_sent else "The call was not made"
 
 
 class Live:
@@ -235,9 +235,7 @@ class Live:
         if current is None:
             raise ToolError(f"{self.label} no longer has '{one_line(tool.tool)}'; {self._has()}", code="tool_gone")
         if current != tool:
-            message = (
-                f"{self.label} has changed '{one_line(tool.tool)}' since its tools were listed; continue without it"
-            )
+            message = f"{self.label} has changed '{one_line(tool.tool)}' since its tools were listed; continue without this tool"
             raise ToolError(message, code="tool_changed")
         params = types.CallToolRequestParams(name=tool.tool, arguments=dict(pending_call.arguments))
         assert self._session is not None

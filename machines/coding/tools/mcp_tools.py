@@ -248,8 +248,10 @@ _ADVICE = {"stopped": "", "tool_timeout": ". Ask for less, or continue without i
 def _require_answer(tool: ForeignTool, answer: ServerAnswer) -> ServerAnswer:
     """Return an answer; a question of the server is refused."""
     if answer.asks:
-        asks = f"{tool.name} asks a question, which is refused: servers get no answers here"
-        raise ToolError(f"{asks}. Put all that it needs into its arguments, or continue without it", code="tool_asks")
+        asks = f"{tool.name} asks a question, but servers get no answers here"
+        raise ToolError(
+            f"{asks}. Put all that the tool needs into its arguments, or continue without the tool", code="tool_asks"
+        )
     return answer
 
 

@@ -76,10 +76,10 @@ class Rules:
 def _arguments(name: str, table: object) -> tuple[str, ...] | None:
     if not _NAME.fullmatch(name) or name in CHECKS:
         raise ValueError(
-            f"'{name}' is not a valid name in [programs]: use a name without a path that is not one of {', '.join(CHECKS)}"
+            f"'{name}' is not a valid name in [programs]: use a name without a path, other than {', '.join(CHECKS)}"
         )
     if not isinstance(table, Mapping) or set(table) != {"arguments"}:
-        raise ValueError(f'[programs.{name}] must have exactly `arguments`: "any", or a list')
+        raise ValueError(f'[programs.{name}] must have one setting, `arguments`: "any", or a list of texts')
     arguments = table["arguments"]
     if arguments != "any" and not _is_texts(arguments):
         raise ValueError(f'[programs.{name}] arguments = {arguments!r} is neither "any" nor a list of texts')
@@ -280,7 +280,7 @@ def _package_folders(place: WorkingFolder) -> list[str]:
 _PYTEST_REFUSED = {
     "-o": "settings are read from the workspace's own configuration file",
     "--override-ini": "settings are read from the workspace's own configuration file",
-    "--basetemp": "pytest would empty that folder; leave it out, tests have a folder of their own",
+    "--basetemp": "pytest would empty that folder; leave the option out, because tests have a folder of their own",
     "--pdb": "nobody can type into a debugger; read the traceback",
     "--trace": "nobody can type into a debugger; read the traceback",
     "--pastebin": "output must not leave this machine",
@@ -297,7 +297,7 @@ def _pytest_fault(arguments: Sequence[str], _: Rules, place: WorkingFolder) -> s
         if name in _PYTEST_REFUSED:
             return f"pytest's {name} is not allowed: {_PYTEST_REFUSED[name]}"
         if name == "-p" and not value.startswith("no:"):
-            return f"pytest's -p loads a plugin, '{value[:60]}', and is not allowed; installed plugins are loaded anyway, `-p no:NAME` leaves one out"
+            return f"pytest's -p loads a plugin, '{value[:60]}', and is not allowed; installed plugins are loaded anyway, and `-p no:NAME` leaves one out"
         if name.startswith("@"):
             return "pytest may not read its arguments from a file; give them here"
         if name == "-c" and place.leads_out(value):
@@ -316,13 +316,13 @@ _RUFF_VALUES = frozenset("o")
 
 def _ruff_fault(arguments: Sequence[str], _: Rules, place: WorkingFolder) -> str:
     if not arguments or arguments[0] not in _RUFF:
-        return f"ruff needs one of these as its first argument: {', '.join(_RUFF)}; such as ruff check ."
+        return f"ruff needs one of these as its first argument: {', '.join(_RUFF)}; for example: ruff check ."
     for name, value in _options(arguments[1:], _RUFF_VALUES, frozenset({"--config"})):
         if name in {"-w", "--watch"}:
-            return "ruff's --watch never ends; run it once"
+            return "ruff's --watch never ends; run ruff once"
         if name == "--config" and ("=" in value or place.leads_out(value)):
             return (
-                "ruff's --config takes a file of the workspace here; settings go into its pyproject.toml or ruff.toml"
+                "ruff's --config must name a file of the workspace; write settings into its pyproject.toml or ruff.toml"
             )
     return place.fault(arguments)
 
@@ -337,7 +337,7 @@ _PIP_VALUES = frozenset({"--find-links", "--only-binary"})
 
 def _pip_fault(arguments: Sequence[str], _: Rules, place: WorkingFolder) -> str:
     if not arguments or arguments[0] != "install":
-        return "pip may only install: pip install NAME, or NAME==VERSION"
+        return "pip may only install packages: pip install NAME, or pip install NAME==VERSION"
     for name, value in _options(arguments[1:], frozenset("f"), _PIP_VALUES):
         is_folder = name in {"-f", "--find-links"} and "://" not in value
         is_flag = (name in _PIP_FLAGS and not value) or (name == "--only-binary" and value == ":all:")

@@ -63,7 +63,7 @@ def edit_text(name: str, text: str, old: str, new: str, *, everywhere: bool) -> 
     count = text.count(match)
     if count > 1 and not everywhere:
         lines = ", ".join(map(str, _places(text, match)[:20]))
-        more = "add lines around the one to replace, or set all=true"
+        more = "add the lines around the right place to 'old', or set all=true"
         raise ToolError(f"'old' occurs {count} times in '{name}' (lines {lines}): {more}", code="ambiguous")
     return text.replace(match, replacement)
 
@@ -100,16 +100,16 @@ def _missing(name: str, text: str, old: str) -> str:
     lines = text.split("\n")
     if not _is_mixed(text):
         lines = [line.removesuffix("\r") for line in lines]
-    hint = "its line ends are mixed, \\r\\n and \\n: use one line, or several with their ends as read_file shows them"
+    hint = "its line ends are mixed, \\r\\n and \\n: use one line, or several lines with the line ends that read_file shows"
     message = f"'old' does not occur in '{name}'{f' ({hint})' if _is_mixed(text) else ''}"
     span = _but_for_whitespace(lines, old)
     if span is not None:
         first, last = span
-        return f"{message}, except with other whitespace. Copy it exactly from there:\n{_numbered_lines(lines, range(first, last + 1))}"
+        return f"{message}, except with other whitespace. Copy the text exactly from these lines:\n{_numbered_lines(lines, range(first, last + 1))}"
     alike = _alike(lines, old)
     if alike:
         return f"{message}. The most similar lines are:\n{_numbered_lines(lines, alike)}"
-    return f"{message}, nor a similar text ({len(text)} chars, {text.count(chr(10)) + 1} lines): read the file again"
+    return f"{message}, and neither does a similar text ({len(text)} chars, {text.count(chr(10)) + 1} lines): read the file again"
 
 
 def _is_mixed(text: str) -> bool:
@@ -477,7 +477,7 @@ def _checked_plan(changes: Sequence[FileEdit], plan: Sequence[FileEdit]) -> tupl
     """Return the plan, if the files and the call are still as they were then. Raises ToolError."""
     if [(c.path, c.after) for c in changes] != [(p.path, p.after) for p in plan]:
         names = ", ".join(change.path for change in changes)
-        text = f"{names}: changed since this call was checked; read it, and call again"
+        text = f"{names}: changed since this call was checked; read again, and repeat the call"
         raise ToolError(text, code="changed_since")
     for change, edit in zip(changes, plan, strict=True):
         if change.before not in (edit.before, edit.after):

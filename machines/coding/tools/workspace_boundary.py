@@ -139,9 +139,9 @@ class PathPattern:
         """Translate the pattern, name by name; None is `**`. Raises ValueError for a pattern that names nothing."""
         names = [name for name in self.text.split("/") if name not in ("", ".")]
         if not names:
-            raise ValueError(f"'{self.text}' is not a pattern: it names nothing")
+            raise ValueError(f"'{self.text}' is not a pattern: it has no name of a file or folder")
         if ".." in names or names[0].startswith("~"):
-            raise ValueError(f"'{self.text}' leads out of the workspace: a pattern begins at its root")
+            raise ValueError(f"'{self.text}' leads out of the workspace: write a pattern relative to its root")
         if "/" not in self.text.rstrip("/"):
             names = ["**", *names]
         globs = tuple(name if name == "**" else _plain(name) for name in names)
@@ -291,7 +291,7 @@ class Beneath:
     def __init__(self, root: Path, *, by_walk: bool = False) -> None:
         if not CAN_OPEN:
             raise ToolError(
-                "this system cannot open files beneath an open folder (openat), so it cannot keep a model in one; on Windows, WSL can",
+                "this system cannot open files beneath an open folder (openat), so dsa cannot confine a model to a folder here; on Windows, use WSL",
                 code="not_here",
             )
         self._root: int | None = os.open(root, ROOT)
@@ -400,7 +400,8 @@ def _tool_error(error: OSError, parts: Sequence[str]) -> ToolError:
             return ToolError(f"the system does not permit opening or changing '{name}'", code="no_permission")
         case errno.EMFILE | errno.ENFILE:
             return ToolError(
-                f"too many files or folders at once, at '{name}': do it in several calls", code="too_large"
+                f"too many files or folders are open at once, at '{name}': split the work into several calls",
+                code="too_large",
             )
         case errno.ENOSPC | errno.EDQUOT | errno.EROFS | errno.EFBIG:
             return ToolError(f"'{name}' cannot be written: {os.strerror(error.errno)}", code="cannot_write")

@@ -107,7 +107,7 @@ end:
   :: d_step { at == at_validating_waits_execute_guard && v_retries >= p_rmax -> BEFORE at = at_failed TAKEN(5) }
   /* 6. line 50: validating | verdict | escalated (g.fatal) */
   :: d_step { at == at_validating_waits_execute_guard -> BEFORE at = at_escalated TAKEN(6) }
-  /* Never taken: SPIN leaves variables that nothing reads out of its states. */
+  /* Never taken: without this step, SPIN would drop variables that are never read. */
   :: d_step { at == 6 && v_satisfied + v_retries == 0 -> skip }
   REST
   od

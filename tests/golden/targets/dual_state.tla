@@ -78,9 +78,9 @@ Property_2 == [][(Step4 \/ Step5 \/ Step6) => ((v_satisfied)' = (v_satisfied))]_
 Property_3 == ~(in_succeeded /\ ~v_satisfied)
 
 \* line 57: specification leads to succeeded or failed or escalated
-\* Property 4 is not expressed here: it is about what happens at a step; the export to promela has it.
+\* Property 4 is not expressed here: the property is about what happens at a step; the export to promela contains it.
 
 \* line 58: at most rmax + 1 query_llm
-\* Property 5 is not expressed here: it needs memory or chance; see the exports to promela and prism.
+\* Property 5 is not expressed here: the property needs memory or probabilities; see the exports to promela and prism.
 
 ====

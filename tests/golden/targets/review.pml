@@ -81,7 +81,7 @@ end:
   :: d_step { at == at_review_waiting_order_1 -> at = at_closed }
   /* 30. line 51: review.waiting | after 20s | closed */
   :: d_step { at == at_review_waiting_order_1 -> at = at_closed }
-  /* Never taken: SPIN leaves variables that nothing reads out of its states. */
+  /* Never taken: without this step, SPIN would drop variables that are never read. */
   :: d_step { at == 8 && v_approved + v_rounds == 0 -> skip }
   od
 }

@@ -106,9 +106,9 @@ def test_claims_that_only_z3_proves_are_left_out_with_the_reason():
     """No sum of products shows that twice a whole number is never 3."""
     said, left_out = certified(loads(NEVER.replace("CONDITION", "twice + twice == 3")))
     assert set(said) == {NOTHING_GUARDED, f"{TABLE}: most = 2", f"{TABLE}: most = 0"}
-    assert left_out[FAULTLESS].startswith("z3 proves it, but no evidence was found that the kernel accepts (")
+    assert left_out[FAULTLESS].startswith("z3 proves the claim, but dsa found no evidence that satisfies the kernel (")
     assert {left_out[said] for said in left_out if said != FAULTLESS} == {
-        "no fault is not certified, and this rests on it"
+        "it rests on the claim 'no fault', which is not certified"
     }
     assert "never lost" in left_out
 
@@ -118,7 +118,7 @@ def test_unproved_claims_are_left_out_with_their_verdict():
     assert set(said) == {NOTHING_GUARDED, f"{TABLE}: most = 2", f"{TABLE}: most = 0"}
     assert left_out["every update stays in its domain"] == "it is VIOLATED"
     assert left_out["never lost"] == "it is VIOLATED"
-    assert left_out["no deadlock"] == "not while this is VIOLATED: every update stays in its domain"
+    assert left_out["no deadlock"] == "it rests on an obligation that is VIOLATED: every update stays in its domain"
 
 
 def test_certificate_of_a_check_covers_what_every_machine_must_satisfy():
@@ -140,7 +140,7 @@ def test_definition4_is_left_out_if_conditions_have_too_many_paths(monkeypatch):
     about = behaviour(machine)
     certifier = Certifier(about, dumps(about))
     assert not certifier.claim_definition4()
-    assert certifier.draft().left_out == ((DEFINITION_4, "more than 1000 paths"),)
+    assert certifier.draft().left_out == ((DEFINITION_4, "one step or condition has more than 1000 paths"),)
 
 
 def test_odds_are_not_certified():
@@ -179,7 +179,7 @@ def test_kernel_is_not_asked_about_machines_that_check_found_too_large():
     texts = [f"always n <= {most}" for most in range(200, 300)]
     said, left_out = certified(loads(LARGE + "".join(f"- {text}\n" for text in texts)), checked=True)
     assert said == [NOTHING_GUARDED, f"{TABLE}: for all values"]
-    too_many = "it has more than 20000 configurations"
+    too_many = "the kernel would visit more than 20000 configurations"
     assert left_out == dict.fromkeys((FAULTLESS, NO_DEADLOCK, *texts), too_many)
 
 

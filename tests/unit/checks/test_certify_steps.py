@@ -60,11 +60,13 @@ def generated(monkeypatch):
 def test_variable_that_no_row_names_adds_no_cases():
     """x has 4 values, y 10; `work` and all other effects are pending or not. In b, `go` has no rows; y alone counts for `done`."""
     claim = Claim(dumps(MACHINE), CLAIM)
-    with pytest.raises(UndecidedError, match=r"there are 70 cases of state, event, verdicts and values, more than 69"):
+    with pytest.raises(
+        UndecidedError, match=r"there are 70 combinations of state, event, verdicts and values, which is more than 69"
+    ):
         require_few_cases(MACHINE, claim, 69)
     require_few_cases(MACHINE, claim, 70)
     assert len(list(claim.table())) == 70
-    with pytest.raises(AssertionError, match="there are 70 cases"):
+    with pytest.raises(AssertionError, match="there are 70 combinations"):
         require_same_steps(MACHINE, claim, 69)
 
 

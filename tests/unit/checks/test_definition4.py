@@ -161,15 +161,15 @@ def notes(text):
 def test_notes_name_variables_and_events_as_written():
     messages = {message for message, _ in notes(CHAPTERS)}
     assert messages == {
-        "the row for 'seen[c]' in state 'working' sets 'ready[c]', but 'seen[c]' brings no verdict of a guard",
+        "the row for 'seen[c]' in state 'working' sets 'ready[c]', but no guard judges 'seen[c]'",
         "the row for 'done[c]' in state 'working' sets 'accepted' after the verdicts on one answer, although other answers may have failed",
     }
 
 
 @each_row(("claims", "update", "hint"), [
-    ("", "spoilt = true", "a row for a failed answer sets 'spoilt': add a property that says that it and 'accepted' are never true together"),
-    ("- never spoilt", "spoilt = true", "a row for a failed answer sets 'spoilt': add a property that says that it and 'accepted' are never true together"),
-    ("- never accepted and spoilt", "spoilt = true", "'spoilt' remembers a failed answer, and 'never accepted and spoilt' is about both: nothing is missing, if that says what you mean"),
+    ("", "spoilt = true", "a row for a failed answer sets 'spoilt': add a property that says that this variable and 'accepted' are never true together"),
+    ("- never spoilt", "spoilt = true", "a row for a failed answer sets 'spoilt': add a property that says that this variable and 'accepted' are never true together"),
+    ("- never accepted and spoilt", "spoilt = true", "'spoilt' remembers a failed answer, and the property 'never accepted and spoilt' is about both variables: nothing is missing if this property says what you mean"),
     ("- never accepted and spoilt", "", "add a variable that is set when an answer fails, and a property that says that the two are never true together"),
 ])  # fmt: skip
 def test_hint_asks_only_for_what_is_missing(claims, update, hint):

@@ -229,7 +229,7 @@ def test_machines_may_differ_before_anything_happens(changes, words):
 
 def test_description_says_what_cannot_happen_in_one_machine():
     added = compared(after(BAD, "| busy | work.failed | | | | over |"))
-    assert added.divergence.old.words == "no row names work.failed: then the run stops, and can be resumed"
+    assert added.divergence.old.words == "no row handles work.failed, so the run stops here and can be resumed"
     assert isinstance(added.divergence.new.outcome, Taken)
     asked = compared(row(FAILED, **{"if": "not g.passed and h.passed and n < most"}))
     assert (asked.divergence.old.words, asked.divergence.new.words) == ("asks g", "asks g, h")
@@ -272,7 +272,7 @@ def test_too_many_verdicts_make_the_comparison_unknown():
     machine = loads(text.replace("| g.passed      ", f"| g.passed and {asked}"))
     pair = Pair(machine, machine)
     found = compare(pair, pair.start, LIMITS)
-    assert (found.verdict, found.limit) == ("UNKNOWN", "done: more than 20000 combinations of verdicts")
+    assert (found.verdict, found.limit) == ("UNKNOWN", "done, which has more than 20000 combinations of verdicts")
 
 
 def test_machines_are_compared_from_their_current_configurations():

@@ -63,7 +63,7 @@ def lines(judgement):
     (AtMost(Integer(1), QUERY, (QUERY, Name("artifact", "event"))), "HOLDS", None, ""),  # each scope has one
     (AtMost(Integer(1), QUERY, (QUERY, SATISFIED)), "VIOLATED", [40, 41, 43], "query_llm at step 3 is one more than 1"),
     (Possible(state("failed")), "HOLDS", [40, 41, 43, 41, 45], ""),
-    (Possible(Compare(RETRIES, ((">", RMAX),))), "VIOLATED", None, "it is never true"),
+    (Possible(Compare(RETRIES, ((">", RMAX),))), "VIOLATED", None, "the condition is never true"),
     (LeadsTo(SPECIFICATION, Or((state("succeeded"), state("failed"), state("escalated")))), "HOLDS", None, ""),
     (LeadsTo(SPECIFICATION, Or((state("succeeded"), state("failed")))), "VIOLATED", [40, 41, 44],
      "specification at step 1, then never succeeded or failed: the run ends in escalated"),
@@ -71,7 +71,7 @@ def lines(judgement):
      "idle at the start, then never generating: the run may rest in idle for ever"),
     (LeadsTo(state("idle"), state("generating"), ("specification",)), "HOLDS", None, ""),
     (EverywherePossible(Or((state("succeeded"), state("failed"), state("escalated")))), "HOLDS", None, ""),
-    (EverywherePossible(SPECIFICATION), "VIOLATED", [40, 41], "specification can no longer come after step 2"),
+    (EverywherePossible(SPECIFICATION), "VIOLATED", [40, 41], "specification can no longer become true after step 2"),
 ])  # fmt: skip
 def test_dual_state_with_one_retry_has_the_known_verdicts(form, verdict, trace, reason):
     found = judged(dual_state(rmax=1), form)
@@ -178,7 +178,7 @@ def test_end_that_needs_fairness_has_a_lasso_without_it():
     assert (found.verdict, found.loop) == ("VIOLATED", 2)
     assert [taken.occurrence.event for taken in found.trace.steps] == ["submitted", "accepted", "after 30s", "running"]
     assert found.trace.steps[-1].state == found.trace.steps[found.loop - 1].state
-    assert "-- and from here for ever --" in found.trace.show(found.loop)
+    assert "-- these steps repeat for ever --" in found.trace.show(found.loop)
 
 
 @pytest.mark.parametrize(

@@ -88,9 +88,12 @@ def test_start_that_no_run_reaches_is_not_shown_as_a_bug() -> None:
     assert proof.verdict == "NOT INDUCTIVE"
     assert proof.trace is None
     assert proof.evidence is None
-    assert proof.how == "not shown, and not refuted: the row on line 17 (go) breaks it from here, x = 1, y = 1"
+    assert proof.how == "not shown, and not refuted: the row on line 17 (go) breaks the claim from here, x = 1, y = 1"
     assert proof.gap is not None
-    assert proof.gap.why == "which satisfies it, but no run reaches that at n = 3: in here, x is 0 or 2, y is 0 or 2"
+    assert (
+        proof.gap.why
+        == "that configuration satisfies the claim, but no run reaches it at n = 3: in here, x is 0 or 2, y is 0 or 2"
+    )
     assert proof.gap.hint.endswith("it should imply: never here and x == 1 and y == 1 and n == 3")
 
 
@@ -138,7 +141,7 @@ def test_hint_does_not_name_the_hidden_memory_of_a_property() -> None:
     gap = one(HEAD, PARITY, "at most 0 go between x == 1 and back").gap
     assert gap is not None
     assert dict(gap.values) == {"x": 0, "y": 0, "scope open": True, "count": 0}
-    assert "let a variable remember what the property looks back to" in gap.hint
+    assert "add a variable that remembers the past events in the claim" in gap.hint
     assert "never" not in gap.hint
 
 
@@ -230,7 +233,7 @@ def test_rank_proves_no_property_about_an_effects_failure() -> None:
     assert proof.evidence is None
     handled = one(ANSWERED, f"{ASKING}busy | think.failed | | | | waiting\n", claim)
     assert handled.verdict == "UNKNOWN"
-    assert handled.how == "a property about an effect's failure is judged at given values: dsa check judges it"
+    assert handled.how == "a property about the failure of an effect is judged only at given values, by dsa check"
 
 
 def test_loop_that_no_promise_ends_is_violated() -> None:

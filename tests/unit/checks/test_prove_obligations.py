@@ -92,7 +92,7 @@ def test_trace_of_a_fault_is_shortest_and_at_the_smallest_values() -> None:
 def test_no_property_is_proved_while_an_obligation_is_open() -> None:
     proof = one(HEAD, "here | go | x <= n | x += 1 | | =", "always x >= 0")
     assert proof.verdict == "UNKNOWN"
-    assert proof.how == "not before this is proved: every update stays in its domain"
+    assert proof.how == "this obligation must be proved first: every update stays in its domain"
 
 
 def test_same_table_without_the_faults_is_proved() -> None:

@@ -157,4 +157,4 @@ def test_verdict_that_no_row_reads_is_an_error():
         .replace("| failed     |\n\n| generating", "| failed     |\n| generating")
     )
     _, result = run(BEGIN[0], "look g.failed | | generating", text=text)
-    assert result.message == "generating reads no verdict of g on look"
+    assert result.message == "the rows of generating for look read no verdict of g"

@@ -72,7 +72,7 @@ def test_too_many_values_are_refused_with_advice(tmp_path) -> None:
     file.write_text(STARTS)
     result = CliRunner().invoke(command, [str(file), "--each-value"])
     assert result.exit_code == 2
-    assert "give some of them one (--param)" in result.output
+    assert "give some parameters one value (--param)" in result.output
     told = CliRunner().invoke(command, [str(file), "--each-value", "--param", "top=2"])
     assert told.exit_code == 1
     assert "begin = second" in told.output

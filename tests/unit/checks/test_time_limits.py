@@ -60,7 +60,7 @@ def test_proof_decides_no_condition_after_its_time(count: int) -> None:
     clock = itertools.count().__next__
     report = prove(disjuncts(count), time_limit_s=TICKS, clock=clock)
     (proof,) = report.properties
-    assert (proof.verdict, proof.how) == ("UNKNOWN", "the time limit was reached before an answer")
+    assert (proof.verdict, proof.how) == ("UNKNOWN", "the time limit was reached before a result")
 
 
 COUNTERS = """# counters

@@ -58,11 +58,11 @@ def test_other_commands_use_the_new_document_afterwards(shop):
     assert dsa("resume", "last", "--done", "2/1", "--machine", "edited.md").exit_code == 3
     assert f"     goes on under {Path('edited.md').absolute()}: shop, " in dsa("show", "last").stdout
     assert (ROOT / RUN / "machine.md").read_text() == EDITED
-    assert dsa("replay", "last").stdout.splitlines()[1].startswith("derived again, every entry is the same")
+    assert dsa("replay", "last").stdout.splitlines()[1].startswith("every entry is the same when it is derived again")
     assert dsa("replay", "last", "--against", "edited.md").exit_code == 0
     assert " waiting for: more  tea\n" in dsa("runs").stdout
-    assert "1 in flight of edited.md" in dsa("diff", "edited.md", "shop.md").stdout
-    assert "1 in flight of other machines" in dsa("diff", "shop.md", "edited.md").stdout
+    assert "runs in flight of edited.md: 1" in dsa("diff", "edited.md", "shop.md").stdout
+    assert "runs in flight of other machines: 1" in dsa("diff", "shop.md", "edited.md").stdout
     shop.write_text("gone")
     assert "has changed" not in dsa("resume", "last").stderr, "the document that the run started with no longer matters"
     assert dsa("send", "last", "more").exit_code == 1
@@ -86,7 +86,7 @@ def test_run_that_does_not_fit_is_refused_and_nothing_changes(shop):
     result = dsa("resume", "last", "--done", "2/1", "--machine", "bad.md")
     assert result.exit_code == 1
     assert result.stderr == (
-        f"run {RUN} may not go on under bad.md: its history would be different\n"
+        f"run {RUN} cannot go on under bad.md: its history would be different\n"
         "event 2, paid in paying:\n"
         "  recorded  line 31: paying -> resting; mail, log\n"
         "  bad.md    line 31 (paying | paid | resting): paying -> resting; log, mail\n"
@@ -101,7 +101,7 @@ def test_refusal_is_an_object_with_json(shop):
     crashed_while(ROOT, doing="mail", file=shop)
     result = dsa("resume", "last", "--machine", "bad.md", "--json")
     assert result.exit_code == 1
-    assert "may not go on under bad.md" in json.loads(result.stdout)["failure"]["message"]
+    assert "cannot go on under bad.md" in json.loads(result.stdout)["failure"]["message"]
 
 
 def test_missing_document_is_reported(shop):
@@ -148,7 +148,7 @@ def test_changed_run_is_rebuilt_from_its_ledger_alone():
     run, _ = changed()
     run, _ = run.feed(Occurrence("paid"), oldest_key(run.keys, "pay"))
     assert replay(loads(SHOP), run.ledger, lambda change: loads(change.text)) == run
-    with pytest.raises(ReplayError, match="entry 5: nothing leads to ChangeEntry"):
+    with pytest.raises(ReplayError, match="entry 5: no earlier entry leads to ChangeEntry"):
         replay(loads(SHOP), run.ledger)
     wrong = [*list(run.ledger)[:-2], *reversed(list(run.ledger)[-2:])]
     with pytest.raises(ReplayError, match="entry 8"):
@@ -182,5 +182,5 @@ def test_document_with_another_digest_than_recorded_is_refused(tmp_path):
     run, entry = changed()
     ledger = [*list(run.ledger)[:-1], ChangeEntry(entry.name, "0" * 64, entry.text)]
     keep(tmp_path, ledger)
-    with pytest.raises(OtherMachineError, match=r"recorded as 000000000000"):
+    with pytest.raises(OtherMachineError, match=r"the recorded digest is 000000000000"):
         replay_stored(recorded(tmp_path))

@@ -52,7 +52,7 @@ def test_counterexample_shows_changed_values_and_the_line_of_each_row():
 def test_traces_option_shows_more_counterexamples_and_the_nearest_passing_run():
     Path("m.md").write_text(DUAL_STATE.replace("always retries <= rmax", "never failed or escalated"), encoding="utf-8")
     output = dsa("check", "m.md", "--traces", "3").output
-    assert output.count("counterexample 2, by other rows:") == 1
+    assert output.count("counterexample 2, which takes other rows:") == 1
     assert "the nearest run that passes:" in output
     assert "nearest" not in dsa("check", "m.md").output
 
@@ -115,7 +115,7 @@ def test_endless_trace_is_saved_with_its_loop():
     assert "steps 3 to 4 can repeat for ever" in output
     (file,) = Path("traces").glob("p-*")
     assert json.loads(file.read_text().split("\n")[0])["loop"] == 2
-    assert "-- and from here for ever --" in dsa("check", "p.md", "--trace", str(file)).output
+    assert "-- these steps repeat for ever --" in dsa("check", "p.md", "--trace", str(file)).output
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
@@ -216,7 +216,7 @@ OFF_BY_ONE = DUAL_STATE.replace("g.failed and retries < rmax", "g.failed and ret
 def test_properties_blocked_by_one_error_share_one_line():
     Path("off.md").write_text(OFF_BY_ONE, encoding="utf-8")
     done = dsa("check", "off.md")
-    assert "\nUNKNOWN   5 properties are not judged while DSA306 stands\n" in done.output
+    assert "\nUNKNOWN   5 properties are not judged because of DSA306 stands\n" in done.output
     assert done.output.count("DSA306") == 2
     (found,) = json.loads(dsa("check", "--json", "off.md").stdout)["files"]
     assert {(p["verdict"], "DSA306" in p["reason"]) for p in found["properties"]} == {("UNKNOWN", True)}
@@ -255,7 +255,7 @@ def test_reached_limit_is_named():
     (["--param", "rmax=x"], "parameter rmax = 'x' is not a whole number; its domain is 0.."),
     (["--param", "rmax=1.5"], "parameter rmax = '1.5' is not a whole number"),
     (["--param", "rmax=true"], "parameter rmax = true is not a whole number"),
-    (["--param", "rmax=-1"], "parameter rmax = -1 lies outside its domain 0.."),
+    (["--param", "rmax=-1"], "parameter rmax = -1 is outside its domain 0.."),
     (["--save-traces", "m.md/traces"], "--save-traces m.md/traces: the folder cannot be made"),
     (["--certificate", "no/c.json"], "--certificate no/c.json: there is no folder no"),
 ])  # fmt: skip
@@ -275,4 +275,4 @@ def test_unknown_command_gets_a_suggestion():
 def test_counts_of_one_are_printed_in_the_singular():
     Path("one.md").write_text("# one\n\n## Transitions\n| source | event | target |\n| - | - | - |\n| a | e | = |\n")
     assert "one.md: 1 configuration, 1 transition\n" in dsa("check", "one.md").output
-    assert dsa("fmt", "--check", "one.md").stdout.endswith("0 of 1 file is in canonical layout\n")
+    assert dsa("fmt", "--check", "one.md").stdout.endswith("0 of 1 file is already in canonical layout\n")

@@ -94,16 +94,16 @@ def test_complete_bindings_are_confirmed_and_nothing_is_run(checked):
         (
             '"found")',
             '"fund")',
-            "the code of 'look' can return the event 'fund', but the document does not say so: add a row for 'fund' to the Events table, with look in the column 'from' (so far, found is declared to come from look)",
+            "the code of 'look' can return the event 'fund', but the document does not say so: add a row for 'fund' to the Events table, with look in the column 'from' (so far, the events from look are: found)",
         ),
-        ('{"look"', '{"lok"', "mine.py defines the effect 'lok', which no table names; did you mean 'look'?"),
+        ('{"look"', '{"lok"', "mine.py defines the effect 'lok', which is not in any table; did you mean 'look'?"),
         (
             "Right()}",
             "len}",
             "the guard 'right' is bound to builtin_function_or_method, not to a GuardInterface object",
         ),
         ("Right()}", "Right}", "the guard 'right' is bound to the class Right itself, not to a GuardInterface object"),
-        ("import answering", "import answring", "it cannot be imported: ImportError"),
+        ("import answering", "import answring", "this file cannot be imported: ImportError"),
     ],
 )
 def test_each_binding_fault_is_reported_with_its_place(checked, old, new, said):
@@ -133,6 +133,6 @@ def test_effect_used_by_another_document_of_the_folder_is_not_reported(checked, 
     def told():
         return CliRunner().invoke(program, ["run", "shop.md", "--data", '{"who": "ann"}', "--json"]).stderr
 
-    assert "defines the effect 'ship', which no table names; it is not used" in told()
+    assert "defines the effect 'ship', which is not in any table; it is not used" in told()
     (tmp_path / "other.md").write_text("| idle | go | ship | = |", encoding="utf-8")
     assert "ship" not in told()

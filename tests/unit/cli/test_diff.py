@@ -200,7 +200,7 @@ def test_runs_in_flight_are_judged():
     assert (
         told.partition("in paying:\n")[2].partition(".dsa: ")[2]
         == f"""\
-2 in flight of shop.md, 0 finished
+runs in flight of shop.md: 2; finished runs: 0
 incompatible  {RUN}  resting, 2 events
               event 2, paid in paying:
                 recorded  line 31: paying -> resting; mail, log
@@ -219,7 +219,7 @@ def test_future_fault_of_a_run_is_shown_with_its_trace():
     keep(ROOT, run.ledger, AGENT, "20260131T120000-agent-aaaaaa")
     new = edited((RETRY, "g.failed and retries <= rmax"), text=AGENT)
     told = diff("agent.md", new, code=1).stdout.partition("incompatible")[2]
-    assert told.splitlines()[0].endswith(": it may reach a fault that the old machine does not reach")
+    assert told.splitlines()[0].endswith(": the new machine may reach a fault that the old machine does not reach")
     assert told.splitlines()[1].split() == [
         "0",
         "from",
@@ -241,7 +241,9 @@ def test_future_fault_of_a_run_is_shown_with_its_trace():
 def test_dead_end_of_a_run_is_reported():
     crashed_while(ROOT, doing="mail")
     told = diff("shop.md", edited((MORE, "| paying  | more       |           | succeeded |")), code=1).stdout
-    assert "1  new.md: nothing can go on in resting: nothing is outstanding, and no event is accepted\n" in told
+    assert (
+        "1  new.md: the run cannot go on in resting, because nothing is outstanding and no event is accepted\n" in told
+    )
 
 
 def test_exit_code_is_about_runs_with_the_runs_option():
@@ -269,7 +271,7 @@ def test_other_runs_are_counted():
     finished, _ = finished.feed(Occurrence("declined"), oldest_key(finished.keys, "pay"))
     keep(ROOT, finished.ledger, run=finished.run_id)
     assert (
-        ".dsa: 1 in flight of shop.md, 1 finished, and 1 in flight of other machines\n"
+        ".dsa: runs in flight of shop.md: 1; finished runs: 1; runs in flight of other machines: 1\n"
         in diff("shop.md", "shop.md", code=0).stdout
     )
 
@@ -277,7 +279,7 @@ def test_other_runs_are_counted():
 def test_run_still_belongs_to_a_machine_with_an_added_property():
     crashed_while(ROOT, doing="mail")
     claiming = edited(("## Transitions", "## Properties\n- never failed and idle\n\n## Transitions"))
-    assert "1 in flight of new.md" in diff(claiming, "shop.md", code=0).stdout
+    assert "runs in flight of new.md: 1;" in diff(claiming, "shop.md", code=0).stdout
 
 
 def test_damaged_run_is_unknown():

@@ -135,7 +135,7 @@ def test_wrong_markers_are_all_reported_and_nothing_is_written():
         assert places == ["b.md:1:1:", "b.md:4:1:", "c.md:1:1:", "c.md:4:1:", "4"]
         assert done.stderr.count("hint: ") == 4
         assert "broken.md is not a machine: " in done.stderr
-        assert "hint: `dsa check broken.md` says where" in done.stderr
+        assert "hint: `dsa check broken.md` shows where the errors are" in done.stderr
         assert done.stderr.endswith("4 markers are wrong; nothing was written\n")
     assert contents() == before
 
@@ -238,9 +238,9 @@ def test_drawing_that_does_not_match_its_machine_is_stale(change):
         ("x.png", "'x.png' is not a name for a drawing"),
         ("no/x.svg", "'no/x.svg' is not a name for a drawing"),
         ("b/../../x.svg", "is not a name for a drawing"),
-        ("theirs.svg", "theirs.svg is there, and dsa docs has not drawn it"),
-        ("dangling.svg", "dangling.svg is a link, or in a folder that is one"),
-        ("out/x.svg", "out/x.svg is a link, or in a folder that is one"),
+        ("theirs.svg", "theirs.svg exists already, and dsa docs did not draw it"),
+        ("dangling.svg", "dangling.svg is a link, or its folder is a link"),
+        ("out/x.svg", "out/x.svg is a link, or its folder is a link"),
     ],
 )
 def test_drawing_overwrites_no_other_file_and_stays_in_its_folder(name, message, tmp_path_factory):

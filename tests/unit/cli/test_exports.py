@@ -44,7 +44,7 @@ def test_tla_configuration_never_overwrites_the_source_a_folder_or_the_module():
     Path("folder.cfg").mkdir()
     refused = {
         ("d.cfg", "d.tla"): "d.cfg is the file that is read",
-        ("dual_state", "folder.tla"): "-o folder.tla and beside it folder.cfg: that is a folder",
+        ("dual_state", "folder.tla"): "-o folder.tla also writes folder.cfg: that is a folder",
         (
             "dual_state",
             "new.cfg",
@@ -82,7 +82,7 @@ def test_end_condition_is_marked_and_reported_as_unsupported_by_engines(tool, en
     Path("signed.md").write_text(SIGNED, encoding="utf-8")
     done = dsa("export", "signed.md", "--to", tool)
     assert (
-        f"left out: open: end when ann and bob: {engine} ends only in final states, so it goes on waiting there"
+        f"left out: open: end when ann and bob: {engine} ends only in final states, so the machine goes on waiting there"
         in done.stderr
     )
     marks = {"scxml": "<!-- end when ann and bob -->", "xstate": "// end when ann and bob"}
@@ -108,7 +108,7 @@ def test_machine_with_errors_causes_a_warning(command):
     done = dsa(*command, "broken.md")
     assert done.exit_code == 0
     (said,) = [line for line in done.stderr.splitlines() if "has errors" in line]
-    assert said.startswith("broken.md has errors (dsa check broken.md): DSA306, DSA310; ")
+    assert said.startswith("broken.md has errors: DSA306, DSA310 (see dsa check broken.md); ")
     assert "has errors" not in dsa(*command, "dual_state").stderr
 
 

@@ -124,20 +124,24 @@ def test_refused_event_must_be_refused_there_too():
 def test_machine_must_start_like_the_run_even_before_any_event():
     begin = ("| idle  | initial |", "| idle  |         |"), ("| busy  |         |", "| busy  | initial |")
     assert (
-        fit(waiting(), WAITING, *begin).why == "it does not begin as the run did: the run has in idle, it has in busy"
+        fit(waiting(), WAITING, *begin).why
+        == "the new machine does not begin as the run did: the run has in idle, the new machine has in busy"
     )
     assert (
-        "the run has n = 0, it has n = 1"
+        "the run has n = 0, the new machine has n = 1"
         in fit(waiting(), WAITING, ("| 0..2   | 0       |", "| 0..2   | 1       |")).why
     )
     timer = fit(waiting(), WAITING, ("| busy   | after 1m |", "| idle   | after 1m |"))
-    assert timer.why == "it does not begin as the run did: the run has armed: no timer, it has armed: after 1m of idle"
+    assert (
+        timer.why
+        == "the new machine does not begin as the run did: the run has armed: no timer, the new machine has armed: after 1m of idle"
+    )
 
 
 def test_initial_value_that_the_history_hides_is_compared_too():
     """A row sets n, so the entries of the steps are equal although the initial values differ."""
     found = fit(waiting("more", "more"), WAITING, ("| 0..2   | 0       |", "| 0..2   | 2       |"))
-    assert found.why == "it does not begin as the run did: the run has n = 0, it has n = 2"
+    assert found.why == "the new machine does not begin as the run did: the run has n = 0, the new machine has n = 2"
 
 
 # -- the status -------------------------------------------------------------------------------------------------------
@@ -148,7 +152,7 @@ def test_outstanding_effect_must_be_outstanding_there_too():
         WAITING, ("| sent  | send    |\n| lost  | send    |", "| sent  | outside |\n| lost  | outside |")
     )
     found = fit(waiting("more"), no_answers)
-    assert found.why == "the run has outstanding: send, it has outstanding: nothing"
+    assert found.why == "the run has outstanding: send, the new machine has outstanding: nothing"
 
 
 def test_variable_of_only_one_machine_matters_once_it_changes():
@@ -167,7 +171,9 @@ def test_parameters_of_the_run_are_used_and_must_lie_in_the_new_domain():
         == "compatible"
     )
     found = fit(run, AGENT, ("| rmax      | 0..    | 3       |", "| rmax      | 0..5   | 3       |"))
-    assert found.why == "it cannot have the run's parameters: parameter rmax = 7 lies outside its domain 0..5"
+    assert (
+        found.why == "the new machine cannot have the run's parameters: parameter rmax = 7 is outside its domain 0..5"
+    )
 
 
 # -- effects in progress ----------------------------------------------------------------------------------------------
@@ -176,7 +182,10 @@ def test_parameters_of_the_run_are_used_and_must_lie_in_the_new_domain():
 def test_possible_answer_of_an_effect_in_progress_must_be_known():
     change = ("| lost  | send    |\n", ""), ("| busy   | lost     |        |           | over   |\n", "")
     found = fit(waiting("more"), WAITING, *change)
-    assert found.why == "send 1/2 is under way and may be answered with lost, which is not one of its answers there"
+    assert (
+        found.why
+        == "send 1/2 is under way and may be answered with lost, which is not one of its answers in the new machine"
+    )
     assert fit(waiting(), WAITING, *change).verdict == "compatible", "nothing is under way"
 
 
@@ -201,7 +210,7 @@ def test_recorded_answer_not_taken_yet_must_be_valid():
         ("| verdict g.fatal | escalate_to_user | escalated  |\n", ""),
     )
     assert fit(run, text).why.startswith(
-        "execute_guard 2/1 was answered, and the answer is not taken yet: guard g cannot say 'fatal'"
+        "execute_guard 2/1 was answered, but the answer is not taken yet, and the new machine cannot take it: guard g cannot say 'fatal'"
     )
 
 
@@ -215,7 +224,7 @@ def test_artifacts_must_belong_to_the_same_step():
     run = run.record(ArtifactEntry(oldest_key(run.keys, "query_llm"), "g", 1, "a" * 64, "b" * 64))
     assert (
         fit(run, second).why
-        == "the artifacts of step g belong to the state idle, which works on a step dual_state there"
+        == "the artifacts of step g belong to the state idle, which works on a step dual_state in the new machine"
     )
 
 
@@ -229,7 +238,7 @@ def test_future_fault_makes_the_run_incompatible():
         "invalid_state",
         "lost",
     )
-    assert found.why == "it may reach a fault that the old machine does not reach"
+    assert found.why == "the new machine may reach a fault that the old machine does not reach"
     broken = edited(WAITING, ("| busy   | lost     |        |           | over   |\n", ""))
     assert (
         fit(

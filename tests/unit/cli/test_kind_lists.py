@@ -97,7 +97,7 @@ def test_kinds_of_packages_are_listed_and_broken_ones_reported(tmp_path, monkeyp
     done = dsa("guards")
     assert done.exit_code == 2
     assert "\nfine_for_this_test  (from nice_kinds, of the package nice 0.3)\n  Pass everything.\n" in done.output
-    assert "the guard 'all' of the package 'broken 1.0' is never used: the name is dsa's own" in done.output
+    assert "the guard 'all' of the package 'broken 1.0' is never used, because this name belongs to dsa" in done.output
     assert "the guard 'bad' of the package 'broken 1.0' (nowhere_at_all:Y) cannot be imported" in done.output
     whole = dsa("guards", "--json")
     assert (whole.exit_code, len(json.loads(whole.stdout)["kinds"])) == (2, len(GUARDS) + 1)

@@ -8,7 +8,7 @@ from dsa.cli.mutate import command
 def test_spec_is_scored_and_a_low_score_fails(tmp_path) -> None:
     result = CliRunner().invoke(command, ["specs/dual_state.md", "--at-least", "0.95"])
     assert result.exit_code == 0
-    assert "100 of 100 that differ are noticed (100.0%)" in result.output
+    assert "100 of 100 that are not equal to the machine are noticed (100.0%)" in result.output
     alone = CliRunner().invoke(command, ["dual_state", "--at-least", "0.995"])
     assert alone.exit_code == 1
     survivor = "line 48, validating | verdict | succeeded: update of retries dropped"
@@ -36,7 +36,10 @@ def test_machine_that_fails_its_check_is_refused(tmp_path) -> None:
 def test_mutants_not_judged_in_time_are_reported_and_fail() -> None:
     result = CliRunner().invoke(command, ["dual_state", "--time-limit", "0"])
     assert result.exit_code == 1
-    assert "108 of 108 were not judged: the time limit was reached; allow more time (--time-limit)" in result.output
+    assert (
+        "108 of 108 mutants were not judged: the time limit was reached; allow more time (--time-limit)"
+        in result.output
+    )
     told = json.loads(CliRunner().invoke(command, ["dual_state", "--time-limit", "0", "--json"]).stdout)
     assert {mutant["kind"] for mutant in told["mutants"]} == {"not judged"}
     assert told["score"] is None

@@ -42,7 +42,9 @@ def test_answer_shows_ends_effects_and_assumptions(call):
 def test_missing_odds_are_reported_as_unknown(call):
     result = call("dual_state")
     assert result.exit_code == 1
-    assert "UNKNOWN: no odds of guard g: write them in the column `pass` of Guards, or --pass g=0.7" in result.output
+    assert (
+        "UNKNOWN: guard g has no odds: write them in the column `pass` of Guards, or give --pass g=0.7" in result.output
+    )
     assert ["query_llm", "4"] in [line.split() for line in result.output.split("\n")]
 
 
@@ -90,7 +92,10 @@ def test_odds_of_ends_are_known_without_a_success_state(call, tmp_path):
     told = call("coin.md")
     assert told.exit_code == 0
     assert ["heads", "0.5"] in [line.split() for line in told.output.split("\n")]
-    assert "no final state is called succeeded: --success names the one that counts, of: heads, tails" in told.output
+    assert (
+        "no final state is called succeeded: name the state that counts as success with --success; final states: heads, tails"
+        in told.output
+    )
     assert "UNKNOWN" not in told.output
     asked = call("coin.md", "--target", "0.9", "--vary", "nothing")
     assert asked.exit_code == 2
@@ -108,7 +113,7 @@ def test_unlimited_retries_are_unknown_unless_odds_are_constant(call, tmp_path):
     (tmp_path / "m.md").write_text(UNLIMITED)
     memoryless = call("m.md")
     assert memoryless.exit_code == 0
-    assert "assumed: however often it has failed, the odds of g are the same" in memoryless.output
+    assert "assumed: the odds of g are the same after any number of failures" in memoryless.output
 
 
 def test_outside_choice_is_shown_as_a_range(call, tmp_path):
@@ -203,7 +208,10 @@ def test_plot_is_written_and_reproducible(call, tmp_path, suffix):
         (["--price", "query_llm=1,2"], "--price query_llm=1,2: write --price NAME=0.7"),
         (["--pass", "0.7", "--fatal", "0.4"], "add up to 1.1"),
         (["--pass", "0.7", "--event", "nothing=1"], "has no event 'nothing'"),
-        (["--pass", "0.7", "--target", "0.9", "--vary", "n"], "has no number 'n' to vary (--vary); known here: 'rmax'"),
+        (
+            ["--pass", "0.7", "--target", "0.9", "--vary", "n"],
+            "has no numeric parameter 'n' to vary (--vary); known here: 'rmax'",
+        ),
         (["--pass", "0.7", "--target", "2"], "2.0 is not in the range"),
         (["--pass", "nan"], "nan is not a probability of guard g"),
         (["--from-runs", "nowhere"], "nowhere: there is no such file or folder"),
@@ -248,14 +256,14 @@ def test_event_with_odds_beside_a_timer_counts(call, tmp_path):
     assert ["succeeded", "0.9"] in rows
     assert ["failed", "0.1"] in rows
     assert call("hum.md", "--outside").output.count("0 to 1\n") == 2
-    assert "success 0: no run ends in succeeded" in call("hum.md").output
+    assert "success is 0, because no run ends in succeeded" in call("hum.md").output
 
 
 def test_odds_of_an_event_that_never_comes_are_reported(call, tmp_path):
     (tmp_path / "busy.md").write_text(BUSY)
     result = call("busy.md", "--event", "stop=0.9")
     assert result.exit_code == 1
-    assert "UNKNOWN: the odds given for stop are not used: it never comes where the run waits" in result.output
+    assert "UNKNOWN: the odds given for stop are not used: this event never comes where the run waits" in result.output
 
 
 #: An event from outside may come while an effect is outstanding.
@@ -272,8 +280,8 @@ BUSY = (
 
 def test_answer_with_the_remaining_odds_is_named(call, tmp_path):
     (tmp_path / "m.md").write_text(TOOLS)
-    assert "assumed: done has the odds that are left by call: 0.03" in call("m.md", "--event", "call=0.97").output
-    assert "leave" not in call("m.md", "--event", "call=0.97", "--event", "done=0.03").output
+    assert "assumed: done has the odds that remain after call: 0.03" in call("m.md", "--event", "call=0.97").output
+    assert "remain" not in call("m.md", "--event", "call=0.97", "--event", "done=0.03").output
 
 
 def test_main_cost_names_the_effects_it_counts():
@@ -285,14 +293,14 @@ def test_target_with_outside_choices_counts_the_worst_case():
     asked = question(chain("a"), outside=True, passes={"a": [0.5]}, fatals={"a": [0.1]})
     needed = smallest(asked, 0.9, varied_parameter(asked.system.machine))
     assert needed.answer == "unknown"
-    assert "a target must be reached whatever comes from outside" in needed.reason
+    assert "a target must be reached whichever events come from outside" in needed.reason
 
 
 def test_unreachable_success_is_printed(call, tmp_path):
     (tmp_path / "m.md").write_text(HUM.replace("| waiting | yes      | succeeded |\n", ""))
     result = call("m.md", "--success", "succeeded")
     assert ["succeeded", "0"] in [line.split() for line in result.output.split("\n")]
-    assert "success 0: no run ends in succeeded" in result.output
+    assert "success is 0, because no run ends in succeeded" in result.output
 
 
 def test_traces_of_a_check_are_refused_as_runs(call, tmp_path):
@@ -313,11 +321,11 @@ def test_runs_of_a_changed_document_are_refused(call, tmp_path):
     text = Path("m.md").read_text()
     guards = tuple(attrs.evolve(guard, pass_odds=(0.7,)) for guard in machine.guards)
     Path("m.md").write_text(dumps(attrs.evolve(machine, guards=guards)) + "\n## Properties\n- possible succeeded\n")
-    assert "another machine" not in call("m.md", "--from-runs", ".dsa").output
+    assert "another digest" not in call("m.md", "--from-runs", ".dsa").output
     Path("m.md").write_text(text.replace("g.passed", "not (g.failed or g.fatal)"))
     result = call("m.md", "--from-runs", ".dsa")
     assert result.exit_code == 2
-    assert "this run is of another machine dual_state, as its digest says" in result.output
+    assert "this run has another digest than machine dual_state has now" in result.output
 
 
 def test_check_respects_its_limits_and_lists_assumptions_of_numbers(tmp_path):

@@ -263,7 +263,7 @@ def test_person_is_asked_about_a_call_that_must_not_be_repeated():
         "in doubt: pay 1/1/1.1.3 was under way when the run was cut off: {}",
         f"  it has not happened  dsa resume {run} --retry 1/1/1.1.3",
         f"  it has happened      dsa resume {run} --done 1/1/1.1.3",
-        f"  it gave something    dsa send {run} action_result --answers 1/1/1.1.3 --data JSON",
+        f"  it returned a result    dsa send {run} action_result --answers 1/1/1.1.3 --data JSON",
         f"  it has failed        dsa resume {run} --fail 1/1/1.1.3",
     ]
     assert did() == []
@@ -295,7 +295,7 @@ def test_decision_on_a_call_in_doubt_is_carried_out(command, done, code, said):
     ("command", "said"),
     [
         (["resume", "--retry", "1/1/1.1.1"], "1/1/1.1.1 is not in doubt; in doubt: "),
-        (["resume", "--retry", "1/1/1.1.3", "--fail", "1/1/1.1.3"], "1/1/1.1.3 is decided twice"),
+        (["resume", "--retry", "1/1/1.1.3", "--fail", "1/1/1.1.3"], "1/1/1.1.3 has two decisions; give only one"),
         (["resume", "--done", "1/1"], "perform 1/1 has answers: say which it gave"),
         (["send", "text", "hello"], "policy has no event 'text'"),
         (["send", "event", "hello", "--answers", "1/1/1.1.3"], "write the result of a call as `text"),
@@ -328,9 +328,9 @@ def test_run_is_replayed_from_recorded_results():
     result = dsa("replay", "last")
     assert result.exit_code == 0, result.output
     first, same, second, third = result.stdout.splitlines()
-    assert same == "derived again, every entry is the same; succeeded: no variables"
+    assert same == "every entry is the same when it is derived again; succeeded: no variables"
     assert first.endswith(": 15 entries, 2 events, 2 rows, 0 refused, 1 effects")
-    assert second == "performed again with recorded results, every request and every step is the same: trip 1.1"
+    assert second == "these calls, performed again with recorded results, have the same requests and steps: trip 1.1"
     assert third == dsa("replay", "last").stdout.splitlines()[3]
     assert did() == []
     told = json.loads(dsa("replay", "last", "--json").stdout)
@@ -381,7 +381,7 @@ def test_budget_stops_a_policy_and_a_larger_one_lets_it_continue():
     Path("mine.py").write_text(MINE.replace('{"paid": 5}', '{"paid": 5, "usage": {"prompt_tokens": 9}}'))
     result = trip("--budget", "perform.calls=0")
     assert (result.exit_code, did()) == (1, [])
-    assert "stopped: perform (line 24) failed: its budget is spent: at most 0 calls of perform" in result.stdout
+    assert "stopped: perform (line 24) failed: the budget is spent: at most 0 calls of perform" in result.stdout
     assert dsa("resume", "last", "--budget", "perform.calls=5").exit_code == 0
     assert did() == ["Oslo", "Rome", "pay"]
 

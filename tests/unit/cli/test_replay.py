@@ -37,7 +37,7 @@ def test_replay_derives_every_entry_again():
     assert result.exit_code == 0
     head, same, digest = result.stdout.splitlines()
     assert head == f"run {RUN}: 11 entries, 2 events, 2 rows, 0 refused, 4 effects"
-    assert same == "derived again, every entry is the same; resting: no variables"
+    assert same == "every entry is the same when it is derived again; resting: no variables"
     assert digest.startswith("sha256 ")
     told = json.loads(dsa("replay", "last", "--json").stdout)
     assert (told["state"], told["events"], told["outstanding"]) == ("resting", 2, {})
@@ -219,7 +219,7 @@ def test_trace_needs_a_table():
     Path("trace.jsonl").write_text(TRACE)
     result = dsa("replay", "trace.jsonl")
     assert result.exit_code == 2
-    assert "give the table that it should fit with --against FILE" in result.stderr
+    assert "use --against FILE to give the table that it should fit" in result.stderr
 
 
 def test_json_of_a_trace_has_the_mismatch():
@@ -232,4 +232,4 @@ def test_unreadable_trace_is_reported_with_its_line():
     Path("bad.jsonl").write_text('{"event": "e"}\nno\n')
     result = dsa("replay", "bad.jsonl", "--against", "dual_state")
     assert isinstance(result.exception, DocumentError)
-    assert str(result.exception) == "bad.jsonl: line 2: not JSON (Expecting value); write one object a line"
+    assert str(result.exception) == "bad.jsonl: line 2: not JSON (Expecting value); write one JSON object on each line"

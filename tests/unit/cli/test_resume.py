@@ -69,7 +69,7 @@ def test_effect_without_answers_is_decided_by_an_option(shop, option, performed,
     assert (result.exit_code, done()) == (code, performed), result.output
     if option == "--fail":
         assert (
-            "stopped: mail (line 31) failed: the run was cut off while it was under way; it counts as fail"
+            "stopped: mail (line 31) failed: the run was cut off while the effect was under way; the effect counts as fail"
             in result.stdout
         )
         assert f"next      dsa resume {RUN}\n" in result.stdout
@@ -90,7 +90,7 @@ def test_done_option_is_refused_for_an_effect_with_answers(shop):
     result = dsa("resume", "last", "--done", "1/2")
     assert result.exit_code == 2
     assert (
-        f"pay 1/2 has answers: say which it gave, with `dsa send {RUN} EVENT --answers 1/2`, EVENT one of paid, declined"
+        f"pay 1/2 has answers, so say which answer it gave: `dsa send {RUN} EVENT --answers 1/2`, where EVENT is one of paid, declined"
         in result.stderr
     )
 
@@ -143,7 +143,7 @@ def test_run_held_by_another_process_is_refused_and_can_be_taken(shop):
         result = dsa("resume", "last")
         assert result.exit_code == 1
         assert re.fullmatch(
-            rf"run {RUN} is held by process \d+ on \S+ \(\w+\): that process is alive, and goes on with it; --take takes the run from it\n",
+            rf"run {RUN} is held by process \d+ on \S+ \(\w+\): that process is alive and goes on with the run; --take takes over the run\n",
             result.stderr,
         )
         assert dsa("resume", "last", "--take").exit_code == 3
@@ -185,8 +185,9 @@ def test_changed_document_is_reported_and_not_used(shop):
     result = dsa("resume", "last", "--done", "2/1")
     copy = f".dsa/{RUN}/machine.md"
     assert (
-        result.stderr == f"{shop} has changed; the run goes on with its own copy, {copy} (dsa diff {copy} {shop}; "
-        f"dsa resume {RUN} --machine {shop} goes on with the file, if the run fits it)\n"
+        result.stderr
+        == f"{shop} has changed; the run goes on with its own copy, {copy} (dsa diff {copy} {shop} shows what changed; "
+        f"dsa resume {RUN} --machine {shop} uses the changed file, if the run fits it)\n"
     )
     assert dsa("send", "last", "more").exit_code == 0
 
@@ -263,7 +264,7 @@ def test_progress_shows_only_new_attempts(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     first, second, *_ = result.stdout.splitlines()
     assert (first, second.split()[:4]) == (
-        "going on with query_llm 3/2 again, which failed",
+        "going on with query_llm 3/2, which failed: it is performed again",
         ["g", "attempt", "2", "passed"],
     )
     assert "2 made, 1 rejected" in result.stdout

@@ -130,7 +130,7 @@ def test_resume_and_send_print_status_exit_code_and_refused_events(shop, prepare
     (in_doubt, ("resume", "last", "--done", "1/2"), "in doubt", "pay 1/2 has answers"),
     (waiting, ("resume", "last", "--param", "rmax=1"), "waiting", "rmax"),
     (waiting, ("resume", "last", "--machine", "nothing.md"), "waiting", "nothing.md"),
-    (waiting, ("show", "last", "--after", "1"), "waiting", "--after goes with the story"),
+    (waiting, ("show", "last", "--after", "1"), "waiting", "--after works only with the default output or with --jsonl"),
 ])  # fmt: skip
 def test_mistake_is_reported_together_with_the_run(shop, prepare, arguments, kind, said):
     prepare(shop)

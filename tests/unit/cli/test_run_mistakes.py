@@ -74,5 +74,5 @@ def test_unused_names_of_bindings_are_reported_on_standard_error(folders):
     assert result.exit_code == 3
     assert result.stderr.splitlines()[:2] == [
         "bindings.py has `gaurds`, which nothing reads; did you mean `guards`?",
-        "bindings.py defines the effect 'other', which no table names; it is not used",
+        "bindings.py defines the effect 'other', which is not in any table; it is not used",
     ]

@@ -41,7 +41,7 @@ def test_part_of_the_last_run_is_found_by_its_number(root):
 
 
 @pytest.mark.parametrize(("wanted", "said"), [
-    ("shop", "'shop' is a part of 2 runs in .dsa: 20260131T120000-shop-aaaaaa, 20260131T120001-shop-bbbbbb; write more of it"),
+    ("shop", "'shop' matches 2 runs in .dsa: 20260131T120000-shop-aaaaaa, 20260131T120001-shop-bbbbbb; write more of the name"),
     ("20260131T120000-shop-aaaabb", f"no run '20260131T120000-shop-aaaabb' in .dsa; did you mean '{RUN}'?"),
     ("?", f"no run '?' in .dsa; the newest: {RUN}, {OTHER}; `dsa runs` lists them all"),
 ])  # fmt: skip
@@ -66,7 +66,8 @@ def test_folder_without_runs_is_reported_in_one_sentence(tmp_path, monkeypatch, 
     fault = dsa(*arguments).exception
     assert isinstance(fault, DocumentError)
     assert (
-        str(fault) == ".dsa: no run is kept here; `dsa run FILE` keeps its run in .dsa, or in the folder of --runs DIR"
+        str(fault)
+        == ".dsa: no run is stored here; `dsa run FILE` stores its run in .dsa, or in the folder DIR of --runs DIR"
     )
     assert not Path(".dsa").exists()
 
@@ -80,7 +81,7 @@ def test_damaged_ledger_is_reported_with_its_entry(root, arguments):
     assert (result.exit_code, result.stdout) == (1, "")
     assert (
         result.stderr
-        == "damaged: run 20260131T120002-shop-cccccc, entry 0: from here on it differs from what was written\n"
+        == "damaged: run 20260131T120002-shop-cccccc, entry 0: from this entry on, the stored run differs from what was written\n"
     )
 
 
@@ -100,7 +101,7 @@ def test_run_of_another_machine_is_refused_with_commands_to_compare(root, argume
     (StoreError("the disk is full"), 1, "the disk is full"),
     (artifact_store_error(Path("a.git"), "is damaged"), 1, "is damaged"),
     (OSError(28, "No space left on device"), 1, "cannot be written to .dsa/r: No space left on device"),
-    (KeyboardInterrupt(), 130, "interrupted; what was done so far is kept in .dsa/r: `dsa resume r` goes on"),
+    (KeyboardInterrupt(), 130, "interrupted; what was done so far is saved in .dsa/r; `dsa resume r` continues the run"),
 ])  # fmt: skip
 def test_each_fault_has_a_message_and_an_exit_code(fault, code, said):
     with pytest.raises(CommandExit, match=said) as raised, exit_on_faults(Path(".dsa"), lambda: Path(".dsa/r")):

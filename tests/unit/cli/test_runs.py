@@ -135,7 +135,7 @@ def test_filter_without_matches_is_reported(root):
     assert dsa("runs", "--waiting", "rain").stdout == (
         ".dsa: no run here matches; no run waits for 'rain', known here: 'order'\n"
     )
-    assert dsa("runs", "--machine", "shopp").stdout.endswith("no run is of a machine 'shopp', did you mean 'shop'?\n")
+    assert dsa("runs", "--machine", "shopp").stdout.endswith("no run here is a run of 'shopp'; did you mean 'shop'?\n")
 
 
 def test_every_run_has_a_line_with_the_newest_last(root):
@@ -156,7 +156,12 @@ def test_every_run_has_a_line_with_the_newest_last(root):
         ["1", "shop", "paying", "in doubt: pay 1/2"],
         ["1", "shop", "paying", "cut off"],
         ["0", "shop", "", cells[4][4]],
-        ["", "", "", f"damaged: run {run_id(5)}, entry 0: from here on it differs from what was written"],
+        [
+            "",
+            "",
+            "",
+            f"damaged: run {run_id(5)}, entry 0: from this entry on, the stored run differs from what was written",
+        ],
         ["1", "policy", "performing", "cut off"],
         ["2", "policy", "succeeded", "finished: succeeded"],
         ["1", "policy", "performing", "in doubt: search 1/1/1.1"],
@@ -229,7 +234,7 @@ def test_emptied_ledger_is_reported_as_damaged(tmp_path, monkeypatch):
     (root / "ledger.db").write_bytes(b"")
     done = dsa("runs")
     assert done.exit_code == 1
-    assert f".dsa: damaged: the ledger has no run, and {run_id(0)} left a folder here" in done.output
+    assert f".dsa: damaged: the ledger has no run, but runs left folders here: {run_id(0)}" in done.output
 
 
 def test_rm_removes_runs_but_not_held_ones(root):

@@ -133,7 +133,7 @@ def test_event_is_not_sent_while_an_effect_is_in_doubt(shop):
     entries = crashed_while(ROOT, doing="mail", file=shop, run=run)
     result = dsa("send", "last", "more")
     assert result.exit_code == 3
-    assert result.stderr == "more was not sent: first decide what is in doubt\n"
+    assert result.stderr == "more was not sent; first decide about the effects in doubt\n"
     assert f"dsa resume {run} --done 2/1\n" in result.stdout
     assert recorded(ROOT, run).entries == entries
 

@@ -409,7 +409,7 @@ resumed by ann with model n
 
 now     cut off
 state   performing
-cached  1 of 6 calls had given their steps when the run was last resumed
+cached  1 of 6 calls already had their results when the run was last resumed
 to do   perform 1/1, which was under way: it is performed again
 to do   model 1/1/1.1.1, which was under way: it is performed again
 go on   dsa resume {RUN}

@@ -78,7 +78,7 @@ def test_written_tests_run_in_pytest_and_find_faults(dsa, tmp_path):
     (tmp_path / "test_wrong.py").write_text(wrong)
     (tmp_path / "broken.md").write_text(DOOR.replace("ring", "knock"))
     complete = dsa("dual_state", "--complete", "--param", "rmax=1", "-o", "test_complete.py")
-    assert "at most 0 more states than the table equals it at rmax = 1" in complete.stderr
+    assert "at most 0 more states than the table, it is equivalent to the table at rmax = 1" in complete.stderr
     written = (tmp_path / "test_complete.py").read_text()
     assert "MACHINE = dsa.load('dual_state').at({'rmax': 1})" in written
     assert written.count("\nspecification") + written.count("\nartifact") + written.count("\nverdict") == 42
@@ -99,11 +99,11 @@ def test_written_tests_run_in_pytest_and_find_faults(dsa, tmp_path):
 
 def test_observed_values_can_be_chosen(dsa):
     assert (
-        "shows its state, satisfied, what is pending"
+        "and its state, satisfied, the pending effects"
         in dsa("dual_state", "--complete", "--observe", "pending, state, satisfied").stderr
     )
     assert (
-        "shows its state, satisfied, retries, what is pending, the reason"
+        "and its state, satisfied, retries, the pending effects, the reason"
         in dsa("dual_state", "--complete", "--observe", "all").stderr
     )
 

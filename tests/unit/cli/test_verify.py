@@ -13,7 +13,7 @@ from dsa.errors import DocumentError
 from dsa.kernel import DEFINITION_4, TABLE
 
 FAMILIES = Path(__file__).parents[2] / "golden" / "families"
-NEEDS = "not established, this needs FILE (`dsa verify CERTIFICATE FILE`): "
+NEEDS = "not established, because the check needs FILE (`dsa verify CERTIFICATE FILE`): "
 
 
 def dsa(*arguments: str) -> Result:
@@ -29,7 +29,7 @@ def _folder(tmp_path: Path, monkeypatch):
 def test_certificate_is_accepted_for_its_document_only(command):
     made = dsa(command, "workflow", "--certificate", "out.json")
     claims = json.loads(Path("out.json").read_text(encoding="utf-8"))["claims"]
-    assert f"out.json: {len(claims)} claims; `dsa verify out.json` reads them" in made.stderr
+    assert f"out.json: {len(claims)} claims; `dsa verify out.json` checks them" in made.stderr
     accepted = dsa("verify", "out.json", "workflow")
     assert accepted.exit_code == 0, accepted.stdout
     heading, *said = accepted.stdout.splitlines()
@@ -42,7 +42,9 @@ def test_certificate_is_accepted_for_its_document_only(command):
         assert line.startswith(f"not established  {NEEDS}" if TABLE in line else "certified        ")
     other = dsa("verify", "out.json", "dual_state")
     assert (other.exit_code, other.stdout) == (1, "")
-    assert other.stderr.startswith("out.json: refused: it is about a different machine than dual_state")
+    assert other.stderr.startswith(
+        "out.json: refused: the certificate is about a different machine; the behaviour of dual_state has the digest "
+    )
     told = json.loads(dsa("verify", "out.json", "workflow", "--json").stdout)
     assert (told["file"], told["accepted"]) == ("workflow", [heading, *(line[17:] for line in said)])
     assert {each["verdict"] for each in told["claims"]} == {"certified"}
@@ -65,7 +67,8 @@ def test_uncertified_properties_are_reported():
         "not claimed      a with probability >= 0.5 (odds are not certified)",
     ]
     assert (
-        missing.stderr == "out.json: 2 of the requirements and properties of FILE are not claimed (--allow-missing)\n"
+        missing.stderr
+        == "out.json: 2 of the requirements and properties of FILE are not claimed (--allow-missing accepts this)\n"
     )
     assert dsa("verify", "out.json", "m.md", "--allow-missing").exit_code == 0
     assert dsa("verify", "out.json", "m.md", "--json").exit_code == 1
@@ -74,7 +77,7 @@ def test_uncertified_properties_are_reported():
 def test_certificate_is_for_one_machine():
     refused = dsa("check", "dual_state", "workflow", "--certificate", "out.json")
     assert refused.exit_code == 2
-    assert "--certificate takes one FILE" in refused.stderr
+    assert "--certificate takes only one FILE" in refused.stderr
     assert not Path("out.json").exists()
 
 
@@ -94,8 +97,8 @@ def certificate_of_dual_state() -> dict[str, Any]:
     [
         ({"rmax": "-1"}, "rmax = -1 lies outside its domain"),
         ({"rmax": " 3"}, "' 3' is not a value of rmax"),
-        ({"rmax": "3", "more": "1"}, "it names values that are not those of parameters"),
-        ({"rmax": "60000"}, "cases of state, event, verdicts and values, more than 100000"),
+        ({"rmax": "3", "more": "1"}, "the claim must give one value for each parameter, and no other values"),
+        ({"rmax": "60000"}, "combinations of state, event, verdicts and values, which is more than 100000"),
     ],
 )
 def test_unusable_parameter_values_of_a_certificate_are_refused(at, why):
@@ -158,11 +161,11 @@ def refusal(change) -> str:
 @pytest.mark.parametrize(
     ("place", "value", "why"),
     [
-        (["digest"], "0", "the digest is not that of the machine"),
-        (["machine"], "# other", "the digest is not that of the machine"),
+        (["digest"], "0", "the digest does not match the machine"),
+        (["machine"], "# other", "the digest does not match the machine"),
         (["claims", 0, "proofs"], [], "a fault is possible"),
         (["claims", 0, "proofs", 0], 7, "claim 1: it is not in the form that the kernel reads"),
-        (["claims", 1, "form"], "always {}", "claim 2: these are not the parts of 'always {}'"),
+        (["claims", 1, "form"], "always {}", "claim 2: the number of parts does not match 'always {}'"),
         (["claims", 2, "ranks"], {}, "claim 3: "),
         (["claims", 3, "parts"], ["retries < rmax"], "not always retries < rmax"),
         (["claims", -1, "at"], {"rmax": "many"}, "claim 11: 'many' is not a value of rmax"),

@@ -47,8 +47,8 @@ def test_options_of_the_start_are_extended_at_resumption():
 
 
 @pytest.mark.parametrize(("data", "said"), [
-    ("a opensesame b", "note: DATA has a secret in it; the run, and its model, get [secret WORD] in its place\n"),
-    ([{"opensesame": 1}, None, 2], "note: DATA has a secret in it; the run, and its model, get [secret WORD] in its place\n"),
+    ("a opensesame b", "note: DATA contains a secret; the run and its model get [secret WORD] instead\n"),
+    ([{"opensesame": 1}, None, 2], "note: DATA contains a secret; the run and its model get [secret WORD] instead\n"),
     ({"a": ["nothing"]}, ""),
     (None, ""),
 ])  # fmt: skip

@@ -74,14 +74,17 @@ def test_verdicts_say_why_a_property_does_not_hold():
     text = block_of_text("verdicts", DUAL_STATE.replace("at most rmax + 1 query_llm", "at most rmax query_llm"))
     (row,) = [line for line in text.split("\n") if "VIOLATED" in line and line.startswith("|")]
     assert [cell.strip() for cell in row.split("|")[1:-1]] == [
-        "`at most rmax query_llm`", "VIOLATED", "query_llm at step 7 is one more than 3, at rmax = 3",
+        "`at most rmax query_llm`", "VIOLATED", "the count of query_llm at step 7 is more than 3, at rmax = 3",
     ]  # fmt: skip
     assert text.endswith("4 of 5 properties HOLD at rmax = 3 and at rmax = 0, 1 VIOLATED.")
 
 
 def test_verdicts_name_the_errors_that_prevent_a_judgement():
     text = block_of_text("verdicts", DUAL_STATE.replace("g.failed and retries < rmax", "g.failed and retries <= rmax"))
-    assert "| UNKNOWN | while this error stands, no property holds: a value outside its domain (DSA306) |" in text
+    assert (
+        "| UNKNOWN | no property can be shown to hold until this is fixed: a value outside its domain (DSA306) |"
+        in text
+    )
 
 
 def test_scenarios_have_a_caption_and_a_grid_each():
@@ -89,7 +92,7 @@ def test_scenarios_have_a_caption_and_a_grid_each():
     machine = loads(DUAL_STATE)
     assert [f"**{scenario.name}**" in text for scenario in machine.scenarios] == [True] * 3
     assert "**refinement loop** at rmax = 1\n\n| percept " in text
-    assert block("scenarios", "workflow") == "It has no scenarios."
+    assert block("scenarios", "workflow") == "The machine has no scenarios."
 
 
 def test_blocks_do_not_depend_on_the_place_of_the_document(tmp_path, monkeypatch):

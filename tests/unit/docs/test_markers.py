@@ -75,7 +75,7 @@ END = "\n<!-- /dsa -->\n"
         ("<!-- dsa:scenarios m rows -->" + END, 1, "the block scenarios has no option 'rows'", "it has no options"),
         ("<!-- dsa:diagram m format=png -->" + END, 1, "'png' is not a value of the option 'format'", "format=mermaid, format=svg"),
         ("<!-- dsa:diagram m format -->" + END, 1, "the option 'format' needs a value", "format=mermaid"),
-        ("<!-- dsa:table m rows=2 -->" + END, 1, "the option 'rows' has no value", "write rows alone"),
+        ("<!-- dsa:table m rows=2 -->" + END, 1, "the option 'rows' takes no value", "write rows alone"),
         ("<!-- dsa:table m rows rows -->" + END, 1, "the option 'rows' is there twice", "delete one"),
         ("<!-- dsa:diagram m file=x.svg -->" + END, 1, "only a diagram with format=svg is written to a file", "add format=svg"),
         ("<!-- dsa:diagram m format=svg direction=LR -->" + END, 1, "the option 'direction' is for Mermaid", "delete direction"),

@@ -27,7 +27,7 @@ def test_compilation_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_invalid_c_is_reported_in_one_sentence():
-    with pytest.raises(DsaError, match=r"did not compile \(exit 1\): .*error") as caught:
+    with pytest.raises(DsaError, match=r"could not compile the code \(exit 1\): .*error") as caught:
         compile_library("int answer(void) { return wrong; }\n")
     assert "\n" not in str(caught.value)
 
@@ -56,7 +56,7 @@ def test_compiler_that_does_not_end_is_stopped(monkeypatch: pytest.MonkeyPatch, 
     fake(tmp_path, "clang", "while :; do :; done")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(module, "TIME_LIMIT_S", 0.2)
-    with pytest.raises(DsaError, match=r"clang did not compile: .*timed out"):
+    with pytest.raises(DsaError, match=r"clang could not compile the code: .*timed out"):
         compile_library("int answer(void) { return 1; }\n")
 
 

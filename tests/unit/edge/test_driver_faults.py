@@ -154,7 +154,7 @@ def test_each_try_has_its_own_time_limit_and_a_longer_pause_before_it():
 def test_spent_budget_fails_the_effect_without_performing_it():
     limits = [read_limit("fetch.calls=2", ["fetch"]), read_limit("seconds=100", [])]
     rest = driven(errand(doing(OSError("down"), OSError("down"), AssertionError("a third time")), limits=limits))
-    assert str(rest.failure) == "fetch (line 26) failed: its budget is spent: at most 2 calls of fetch"
+    assert str(rest.failure) == "fetch (line 26) failed: the budget is spent: at most 2 calls of fetch"
     assert [
         entry.steps[-1]["payload"]["code"]
         for entry in rest.run.ledger
@@ -171,7 +171,7 @@ def test_rest_of_a_budget_in_seconds_is_a_time_limit():
         await asyncio.Event().wait()
 
     rest = driven(errand(slow, limits=[read_limit("seconds=7", [])]))
-    assert "its budget is spent: at most 7 seconds in all" in str(rest.failure)
+    assert "the budget is spent: at most 7 seconds in all" in str(rest.failure)
     said = [
         step["payload"]["message"]
         for entry in rest.run.ledger
@@ -181,7 +181,7 @@ def test_rest_of_a_budget_in_seconds_is_a_time_limit():
     assert [text.partition(",")[0] for text in said] == [
         "no answer within 5 s",
         "no answer within 2 s",
-        "its budget is spent: at most 7 seconds in all",
+        "the budget is spent: at most 7 seconds in all",
     ]
 
 

@@ -204,7 +204,9 @@ def test_secret_names_of_a_module_must_be_names_of_variables(tmp_path, monkeypat
     (tmp_path / "mine.py").write_text("secret_names = ['WORD']\n")
     assert bind(MACHINE, module=str(tmp_path / "mine.py"), model="openai/m").secrets.text("sesame") == "[secret WORD]"
     (tmp_path / "mine.py").write_text(f"secret_names = {said!r}\n")
-    with pytest.raises(BindingError, match=r"mine.py: `secret_names` is not a list of names of variables"):
+    with pytest.raises(
+        BindingError, match=r"mine.py: `secret_names` is not a list of the names of environment variables"
+    ):
         bind(MACHINE, module=str(tmp_path / "mine.py"), model="openai/m")
 
 

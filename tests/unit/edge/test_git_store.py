@@ -143,5 +143,5 @@ def test_checkout_into_a_folder_with_files_is_refused(repository, tmp_path):
     store, _ = filled(repository, 1)
     (tmp_path / "view").mkdir()
     store.checkout(tmp_path / "view")
-    with pytest.raises(FileExistsError, match="is not empty; write an empty folder"):
+    with pytest.raises(FileExistsError, match="is not empty; name an empty folder"):
         store.checkout(tmp_path / "view")

@@ -103,7 +103,7 @@ def test_package_is_imported_only_when_its_kind_is_used(shelf):
         (
             "kinds_x:odd",
             SHOUTED,
-            "cannot be a kind: TypeError: argument 'given' of kind bad cannot be an option; options are: true or false; a whole number; a number; a text; names separated by commas",
+            "cannot be a kind: TypeError: argument 'given' of kind bad cannot be an option; an option can only be: true or false; a whole number; a number; a text; names separated by commas",
         ),
         ("kinds_x", "x = 1", "is module, not a class or function that makes a guard"),
     ],
@@ -137,7 +137,7 @@ def test_package_cannot_override_a_shipped_name(shelf):
     assert guard("syntax").validate(Artifact("x = 1")).passed
     assert PACKAGES.import_all(KINDS, OWN) == (
         [],
-        ["the guard 'syntax' of the package 'taker 1.0' is never used: the name is dsa's own"],
+        ["the guard 'syntax' of the package 'taker 1.0' is never used, because this name belongs to dsa"],
     )
 
 

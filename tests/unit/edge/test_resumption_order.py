@@ -154,7 +154,7 @@ def test_effect_refused_by_a_budget_is_not_in_doubt(kind, retries):
     how = status_of(run)
     assert (how.kind, how.failure) == (
         "stopped",
-        "pay 2/1 (line 29) failed: its budget is spent: at most 0 calls of pay",
+        "pay 2/1 (line 29) failed: the budget is spent: at most 0 calls of pay",
     )
     pay = Pay()
     ended = taken_up(run, pay)

@@ -179,7 +179,9 @@ def test_missing_answer_is_a_timeout():
 
 
 def test_name_without_a_provider_is_reported():
-    with pytest.raises(GenerationError, match="does not know a provider for 'nonsense'; write it as provider/model"):
+    with pytest.raises(
+        GenerationError, match="does not know a provider for 'nonsense'; write the model as provider/model"
+    ):
         LiteLLMGenerator("nonsense").generate(CONTEXT)
 
 
@@ -208,7 +210,7 @@ def test_invalid_address_is_reported_at_once_with_its_origin(monkeypatch, addres
     with pytest.raises(GenerationError) as raised:
         LiteLLMGenerator("openai/m", retries=3, api_base=address if given_by == "api_base" else "").generate(CONTEXT)
     assert str(raised.value).startswith(f"'{address}' is not an address for openai/m; write it as http://")
-    assert str(raised.value).endswith(f"({given_by}).")
+    assert str(raised.value).endswith(f"(the address comes from {given_by}).")
     assert raised.value.reason == "unreachable"
 
 

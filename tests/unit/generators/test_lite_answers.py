@@ -272,7 +272,7 @@ def test_cost_with_a_broken_off_try_is_unknown(monkeypatch):
 def test_last_failure_states_the_number_of_tries(ask):
     with (
         serving(OPENAI.refusal(429, "slow", "retry-after: 0")) as (address, requests),
-        pytest.raises(GenerationError, match=r"rate limit or quota; .* It was tried 3 times\.$") as raised,
+        pytest.raises(GenerationError, match=r"rate limit or quota; .* The request was tried 3 times\.$") as raised,
     ):
         ask(made(OPENAI, address, retries=2), CONTEXT)
     assert (raised.value.reason, len(requests)) == ("rate_limit", 3)
@@ -302,7 +302,7 @@ def test_failure_is_not_retried_without_the_option():
 def test_prompt_that_is_too_long_is_reported_before_any_request(ask):
     with (
         serving(OPENAI.whole("hi")) as (address, requests),
-        pytest.raises(GenerationError, match="as LiteLLM counts for openai/gpt-4o-mini"),
+        pytest.raises(GenerationError, match="by LiteLLM for openai/gpt-4o-mini"),
     ):
         ask(made(OPENAI, address, max_prompt_tokens=20), Context(AmbientEnvironment(), "word " * 50))
     assert requests == []
@@ -327,7 +327,7 @@ def test_token_counter_can_be_replaced():
     with serving(OPENAI.whole("hi")) as (address, _):
         generator = made(OPENAI, address, max_prompt_tokens=2, count_tokens=lambda text: len(text.split()))
         assert generator.generate(Context(AmbientEnvironment(), "two words")).content == "hi"
-        with pytest.raises(GenerationError, match="by the function that was given"):
+        with pytest.raises(GenerationError, match="by the function count_tokens"):
             generator.generate(Context(AmbientEnvironment(), "these are more"))
 
 

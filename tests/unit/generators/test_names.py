@@ -44,7 +44,7 @@ def test_possible_model_name_is_accepted(name):
         ("Scripted:x.md", "did you mean 'scripted:x.md'?"),
         ("scripted", "'scripted' is not a model; did you mean 'scripted:FILE'?"),
         ("lokal", "did you mean 'local'?"),
-        ("127.0.0.1:18977/v1#m", "an address begins with http://, as http://HOST/v1#MODEL"),
+        ("127.0.0.1:18977/v1#m", "an address begins with http://, for example http://HOST/v1#MODEL"),
         ("127.0.0.1", "an address begins with http://"),
         ("localhost:8080", "an address begins with http://"),
         ("[::1]:8080/v1", "an address begins with http://"),

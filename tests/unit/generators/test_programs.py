@@ -135,5 +135,5 @@ def test_returned_coroutine_is_refused_and_closed():
 
 
 def test_value_that_is_not_a_function_is_refused():
-    with pytest.raises(TypeError, match="needs a function of the prompt; this is a str"):
+    with pytest.raises(TypeError, match="needs a function that takes the prompt, but got a str"):
         FunctionGenerator("prompt")

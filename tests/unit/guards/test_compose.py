@@ -167,7 +167,7 @@ def test_combination_asks_for_a_review_when_nothing_else_is_fatal(other, review)
 
 
 def test_review_must_be_fatal():
-    with pytest.raises(ValueError, match="asks for a review must be fatal"):
+    with pytest.raises(ValueError, match="asks for a review must also be fatal"):
         GuardResult(passed=False, review=True)
     with pytest.raises(TypeError, match="`review` must be True or False"):
         GuardResult(passed=False, fatal=True, review=1)

@@ -25,7 +25,7 @@ def test_pass_passes(reply):
     [
         ("FAIL: too long", "too long"),
         ("**Fail**\n\nIt is  too\nlong, and would not pass.", "It is too long, and would not pass."),
-        ("FAILED", "The judge rejected it without a reason."),
+        ("FAILED", "The judge rejected the text without a reason."),
         ("FAIL " + "x" * 500, "x" * 400 + "..."),
     ],
 )
@@ -88,7 +88,7 @@ def test_missing_generator_is_reported_with_the_line(tmp_path):
     machine = loads(MACHINE.format(file=tmp_path, by="; by = strct"))
     with pytest.raises(BindingError, match=r"(?s)11.*guard good: .*strct.*did you mean 'strict'"):
         build_guard("good", machine, generator_of=lambda name: build_generator(name, machine))
-    with pytest.raises(BindingError, match="asks a generator, but there is none here"):
+    with pytest.raises(BindingError, match="asks a generator, but no generator is available here"):
         build_guard("good", machine)
 
 

@@ -97,7 +97,7 @@ def test_users_can_register_kinds_with_options(monkeypatch):
 
 def test_built_in_kind_cannot_be_registered_again():
     before = KINDS["syntax"]
-    with pytest.raises(ValueError, match="'syntax' is a kind of dsa's own: register another name"):
+    with pytest.raises(ValueError, match="'syntax' is one of dsa's own kinds: register yours under another name"):
         register("syntax")(Mine)
     assert KINDS["syntax"] is before
 
@@ -181,7 +181,7 @@ def test_guard_of_kind_tests_requires_tests_that_its_step_uses(guard):
     for uses in ("", "code = a"):
         with pytest.raises(BindingError, match=r":13:3: guard \w+ of step b needs the tests of an earlier") as raised:
             build_guard("b", loads(text.replace("USES", uses)))
-        assert raised.value.hint == "write into its column uses: test = STEP"
+        assert raised.value.hint == "in the column 'uses' of this step, write: test = STEP"
     assert build_guard("b", loads(text.replace("USES", "test = a")))
     assert build_guard("tests", machine()), "outside of steps it is unknown what is used"
 

@@ -61,7 +61,7 @@ def test_json_that_the_model_accepts_passes(text):
             '{"name": "a", "ages": [1, "x"]}',
             "ages[1]: Input should be a valid integer, unable to parse string as an integer",
         ),
-        ('{"name": "a", "ages": [NaN]}', "This is not valid JSON: NaN is not a number."),
+        ('{"name": "a", "ages": [NaN]}', "This is not valid JSON: NaN is not a number in JSON."),
         ('{"name": "a", "ages": [1e999]}', "This JSON has a number that is too large to be read: 1e999."),
         ('{"name": "a", "colour": "green"}', "colour: this is not one of the allowed values"),
         ('{"name": "a", "size": "x"}', "size: this is not one of the allowed values"),
@@ -104,7 +104,9 @@ def test_function_is_refused_as_a_type(model):
 
 def test_function_in_a_table_is_refused_with_its_line():
     text = "# m\n\n## Guards\n| guard | is | options |\n| - | - | - |\n| g | pydantic | model = json:loads |\n"
-    with pytest.raises(BindingError, match=r"^<text>:6:.*guard g: loads is a function, not a type that JSON can have"):
+    with pytest.raises(
+        BindingError, match=r"^<text>:6:.*guard g: loads is a function, not a type that can describe JSON"
+    ):
         build_guard("g", loads(f"{text}\n## Steps\n| step | guard |\n| - | - |\n| a | g |\n"))
 
 
@@ -177,11 +179,11 @@ def test_file_with_a_model_is_found_from_the_document_folder(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("shapes.py", "'shapes.py' is not the place of a model: write module:Name or file.py:Name"),
+        ("shapes.py", "'shapes.py' does not say where a model is defined: write module:Name or file.py:Name"),
         ("nowhere.py:X", "nowhere.py cannot be imported: FileNotFoundError: there is no such file"),
         ("nowhere:X", "nowhere cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
         ("json:Nothing", "json has nothing called 'Nothing'"),
-        ("json.py:x y", "is not the place of a model"),
+        ("json.py:x y", "does not say where a model is defined"),
         ("quits.py:X", "quits.py cannot be imported: SystemExit: 0"),
         ("shapes.py:number", "3 is not a type that pydantic can check"),
     ],

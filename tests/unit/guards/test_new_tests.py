@@ -72,7 +72,7 @@ def test_passing_feedback_counts_the_tests_that_need_the_code():
         ("def test_add(:", "The code has a syntax error in line 1: invalid syntax."),
         ("", "There is no code in the answer."),
         ("# Tests for add: it should add two numbers.", "There is no test in the answer. Write functions test_..()"),
-        (ADD, "There is no test in the answer. It defines add instead, which is for the next step."),
+        (ADD, "There is no test in the answer. It defines add instead, but that is the task of the next step."),
         ("x = 1\nif __name__ == '__main__':\n    assert add(1, 2) == 3", "There is no test in the answer."),
         ("def check():\n    assert add(1, 2) == 3", "There is no test in the answer. It defines check instead"),
         ("def test_add():\n    add(1, 2)", "The tests assert nothing"),
@@ -82,13 +82,13 @@ def test_passing_feedback_counts_the_tests_that_need_the_code():
         ("import numpy_financial, sympy\ndef test_add():\n    assert add(1, 2) == 3", "ModuleNotFoundError: No module named 'sympy'.\nUse only Python's library"),
         ("from math import add\ndef test_add():\n    assert add(1, 2) == 3", "cannot import name 'add' from 'math'"),
         ("from .solution import add\ndef test_add():\n    assert add(1, 2) == 3", "attempted relative import"),
-        ("def test_add(mocker):\n    assert add(1, 2) == 3", "No code passes these tests:\ntest_add: there is no fixture 'mocker'"),
+        ("def test_add(mocker):\n    assert add(1, 2) == 3", "No code can pass these tests:\ntest_add: there is no fixture 'mocker'"),
         ("async def test_add():\n    assert await add(1, 2) == 3", "test_add: it is an async def, which is not run"),
-        ("import pytest\n@pytest.mark.skip\ndef test_add():\n    assert add(1, 2) == 3", "one that is skipped has not passed:\ntest_add: was skipped"),
+        ("import pytest\n@pytest.mark.skip\ndef test_add():\n    assert add(1, 2) == 3", "a skipped test does not count as passed:\ntest_add: was skipped"),
         ("import pytest\ndef test_add():\n    pytest.skip('later')\n    assert add(1, 2) == 3", "test_add: was skipped"),
         ("def test_add():\n    assert True", "The tests pass without the code"),
-        (f"{ADD}def test_add():\n    assert add(1, 2) == 3", "call it in the tests, and assert what it returns. Leave out add, if that is what is tested."),
-        ("import pytest\nfrom calc import add\ndef test_add():\n    with pytest.raises(Exception):\n        add('a')", "although every call of it fails"),
+        (f"{ADD}def test_add():\n    assert add(1, 2) == 3", "call it in the tests, and assert what it returns. Do not define add in the tests, if that is the code under test."),
+        ("import pytest\nfrom calc import add\ndef test_add():\n    with pytest.raises(Exception):\n        add('a')", "although every call of the code fails"),
         ("from math import sqrt\ndef test_it():\n    assert sqrt(4) == 2", "The tests pass without the code"),
         ("from calc import add\ndef test_it():\n    assert callable(add)", "The tests pass without the code"),
         ("import os\nos._exit(0)\ndef test_add():\n    assert add(1, 2) == 3", "The tests did not finish (while they were loaded)"),
@@ -103,7 +103,7 @@ def test_useless_tests_are_rejected_with_a_reason(tests, said):
 
 def test_feedback_names_the_configured_module():
     assert (
-        "import what is tested from stack"
+        "import the code under test from stack"
         in judge("import sympy\ndef test_it():\n    assert push()", module="stack").feedback
     )
 

@@ -83,8 +83,8 @@ def test_installed_module_is_not_mistaken_for_the_code():
         ("1 / 0", TESTS, "The tests cannot be loaded: ZeroDivisionError: division by zero"),
         ("x = 1", TESTS, "The tests cannot be loaded: ImportError: cannot import name 'add' from 'solution'"),
         ("import sys\nsys.exit(0)", TESTS, "The tests cannot be loaded: SystemExit: 0"),
-        ("import os\nos._exit(0)", TESTS, "The tests did not finish (while they were loaded): the process ended before."),
-        ("import os\ndef add(a, b): os._exit(0)", TESTS, "The tests did not finish (at test_add): the process ended before."),
+        ("import os\nos._exit(0)", TESTS, "The tests did not finish (while they were loaded): the process ended too early."),
+        ("import os\ndef add(a, b): os._exit(0)", TESTS, "The tests did not finish (at test_add): the process ended too early."),
         ("import pytest\ndef add(a, b): pytest.exit('done', 0)", TESTS, "The tests did not finish (at test_add)"),
         ("def add(a, b):\n    while True: pass", TESTS, "The tests did not finish (at test_add): they took more than 1 s."),
         ("import pytest\ndef add(a, b): pytest.skip()", TESTS, "test_add: was skipped"),
@@ -125,7 +125,7 @@ def test_hardened_mode_finds_cheats_that_plain_mode_misses(name):
     assert judge(CHEATS[name], tests).passed
     result = judge(CHEATS[name], tests, hardened=True)
     assert not result.passed
-    assert {"meddles with pytest": "pass even when every", "takes the failing test away": "changed which tests"}[
+    assert {"meddles with pytest": "pass even when every", "takes the failing test away": "changed the list of tests"}[
         name
     ] in result.feedback
 
@@ -133,7 +133,7 @@ def test_hardened_mode_finds_cheats_that_plain_mode_misses(name):
 def test_tests_that_test_nothing_are_found_when_hardened():
     vain = "def test_it():\n    assert True\n"
     assert judge(ADD, vain).passed
-    assert "they test nothing" in judge(ADD, vain, hardened=True).feedback
+    assert "the tests test nothing" in judge(ADD, vain, hardened=True).feedback
 
 
 def test_hardened_tests_may_use_the_code_while_they_are_collected():
@@ -167,8 +167,8 @@ FOR_NO_CODE = {
     "def test(:": "The code of the tests has a syntax error in line 1: invalid syntax.",
     "import sympy\n" + TESTS: "The tests cannot be loaded: ModuleNotFoundError: No module named 'sympy'",
     "class TestAdd:\n    def __init__(self): pass\n    def test_it(self): assert add(1, 1)": "There is no test to run.",
-    "def test_add(mocker):\n    assert add(1, 2) == 3": "No code passes these tests:\ntest_add: there is no fixture 'mocker'",
-    "async def test_add():\n    assert add(1, 2) == 3": "No code passes these tests:\ntest_add: it is an async def",
+    "def test_add(mocker):\n    assert add(1, 2) == 3": "No code can pass these tests:\ntest_add: there is no fixture 'mocker'",
+    "async def test_add():\n    assert add(1, 2) == 3": "No code can pass these tests:\ntest_add: it is an async def",
     "import pytest\n@pytest.mark.skip(reason='later')\ndef test_add():\n    assert add(1, 2) == 3": "test_add: was skipped",
     "import unittest\n@unittest.skip('later')\nclass Adds(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(add(1, 2), 3)": "Adds.test_it: was skipped",
 }  # fmt: skip
@@ -179,7 +179,7 @@ def test_code_is_not_blamed_for_tests_that_no_code_passes(code, tests):
     result = TDDTestGuard().validate(Artifact(code), test=Artifact(tests))
     assert (result.passed, result.fatal) == (False, True), result.feedback
     assert FOR_NO_CODE[tests] in result.feedback
-    assert result.feedback.endswith("\nThe fault is in the tests; this says nothing about the code.")
+    assert result.feedback.endswith("\nThe fault is in the tests; this verdict says nothing about the code.")
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_code_whose_objects_equal_everything_is_noticed_when_hardened(tests):
     assert judge(AGREES, tests).passed
     result = judge(AGREES, tests, hardened=True)
     assert not result.passed
-    assert "equals everything, even an object that equals nothing" in result.feedback
+    assert "is equal to every object, even to one that equals nothing" in result.feedback
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_name_in_a_condition_is_undeclared_unless_it_is_a_value(condition, names
     assert {(each.code, each.hint) for each in found} == {
         (
             "DSA201",
-            f"to use '{name}' as a value, compare it with a variable or parameter that has it in its domain",
+            f"to use '{name}' as a value, compare it with a variable or parameter whose domain contains '{name}'",
         )
         for name in names.split()
     }

@@ -123,7 +123,7 @@ def test_missing_module_is_a_binding_error(module):
     [
         ("\nimport something_that_is_not_installed", r"mine.py:2: .*No module named 'something_that_is_not_installed'"),
         ("guards = {", r"mine.py:1: .*SyntaxError: '{' was never closed"),
-        ("import sys\nsys.exit(0)", r"mine.py:2: it cannot be imported: SystemExit: 0"),
+        ("import sys\nsys.exit(0)", r"mine.py:2: this file cannot be imported: SystemExit: 0"),
         ("guards = []", r"mine.py: `guards` is list, not a dictionary"),
         ("effects = {'tidy': 3}", r"the effect 'tidy' is bound to int, not to an async function"),
     ],
@@ -155,7 +155,7 @@ def test_policy_must_answer_with_a_declared_event():
     )
     (fault,) = (fault for fault in effect_faults(machine, effects) if "query_llm" in fault)
     assert (
-        "can return the event 'artifact', but the document does not say so: add a row for 'artifact' to the Events table, with query_llm in the column 'from' (so far, text is declared to come from query_llm)"
+        "can return the event 'artifact', but the document does not say so: add a row for 'artifact' to the Events table, with query_llm in the column 'from' (so far, the events from query_llm are: text)"
         in fault
     )
 

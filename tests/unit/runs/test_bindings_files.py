@@ -22,8 +22,8 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("import os\nx = = 1\n", ":2: it cannot be imported: SyntaxError: invalid syntax"),
-        ("\n\n1/0\n", ":3: it cannot be imported: ZeroDivisionError: division by zero"),
+        ("import os\nx = = 1\n", ":2: this file cannot be imported: SyntaxError: invalid syntax"),
+        ("\n\n1/0\n", ":3: this file cannot be imported: ZeroDivisionError: division by zero"),
     ],
 )
 def test_fault_in_a_file_of_bindings_has_a_line(folder, text, said, absolute):

@@ -65,13 +65,13 @@ def bound(tmp_path, more, module=None):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("generators['mien'] = Generator()", "generator 'mien', which no table names; did you mean 'mine'?"),
+        ("generators['mien'] = Generator()", "generator 'mien', which is not in any table; did you mean 'mine'?"),
         (
             "generators['critc'] = generators.pop('critic')",
-            "generator 'critc', which no table names; did you mean 'critic'?",
+            "generator 'critc', which is not in any table; did you mean 'critic'?",
         ),
-        ("guards['syntx'] = Guard()", "guard 'syntx', which no table names; did you mean 'syntax'?"),
-        ("effects = {'query_lm': effect}", "effect 'query_lm', which no table names; did you mean 'query_llm'?"),
+        ("guards['syntx'] = Guard()", "guard 'syntx', which is not in any table; did you mean 'syntax'?"),
+        ("effects = {'query_lm': effect}", "effect 'query_lm', which is not in any table; did you mean 'query_llm'?"),
     ],
 )
 def test_name_similar_to_a_used_name_is_a_fault(tmp_path, module, more, said):
@@ -93,7 +93,9 @@ def test_name_similar_to_a_used_name_is_a_fault(tmp_path, module, more, said):
     ids=["unlike any", "already bound", "sibling", "of a kind", "guard of a kind", "step", "effect"],
 )
 def test_other_unused_name_is_only_noted(tmp_path, more, name):
-    assert bound(tmp_path, more).notes == (f"bindings.py defines the {name}, which no table names; it is not used",)
+    assert bound(tmp_path, more).notes == (
+        f"bindings.py defines the {name}, which is not in any table; it is not used",
+    )
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_branch_between_an_event_and_its_step_is_refused():
 def test_length_outside_the_run_is_refused(length):
     whole, _ = recorded(["go"])
     with pytest.raises(
-        DsaError, match=f"run {OLD} has {len(whole.entries)} entries; it cannot be branched after {length}"
+        DsaError, match=f"run {OLD} has {len(whole.entries)} entries; it cannot be branched after entry {length}"
     ):
         branch_of(whole, length, NEW)
 

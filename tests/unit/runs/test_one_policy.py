@@ -204,7 +204,7 @@ def test_run_does_nothing_until_a_call_in_doubt_is_decided(tmp_path):
             trip.resume(tmp_path, run, decisions={f"{run}/{key}": "retry"})
     with pytest.raises(DsaError, match="decided twice"):
         trip.resume(tmp_path, run, decisions={f"{PAY}": "fail"}, answers={f"{PAY}": text_step("pay", "x")})
-    with pytest.raises(OccurrenceError, match="a call returns a step"):
+    with pytest.raises(OccurrenceError, match="a call must be answered with a step"):
         trip.resume(tmp_path, run, answers={f"{PAY}": Occurrence("gave")})
     with pytest.raises(DsaError, match="is an effect"):
         trip.resume(tmp_path, run, answers={"1/1": text_step("pay", "x")})

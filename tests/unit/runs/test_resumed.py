@@ -122,8 +122,8 @@ def test_document_with_another_meaning_is_another_machine():
     run, first = replay_stored(StoredRun(RUN, SHOP, entries, 1))
     assert (run.machine, first) == (loads(SHOP), entries[0])
     for text, reads in (
-        (SHOP.replace("mail, log", "mail"), "now reads as [0-9a-f]{12}"),
-        ("nothing", "now reads as no machine"),
+        (SHOP.replace("mail, log", "mail"), "the document now has the digest [0-9a-f]{12}"),
+        ("nothing", "the document is no longer a machine"),
     ):
         with pytest.raises(OtherMachineError, match=reads) as raised:
             replay_stored(StoredRun(RUN, text, entries, 1))

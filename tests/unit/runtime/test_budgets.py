@@ -54,7 +54,7 @@ def test_limit_is_read(text, limit):
         ("query_llm.tokens=0.1", "tokens must be a whole number"),
         ("calls=-1", "'-1' is not a number of 0 or more"),
         ("calls=inf", "'inf' is not a number of 0 or more"),
-        ("hours=3", "UNIT one of calls, tokens, usd, seconds"),
+        ("hours=3", "where UNIT is one of calls, tokens, usd, seconds"),
         ("query.calls=3", "no effect is called 'query'; did you mean 'query_llm'?"),
     ],
 )

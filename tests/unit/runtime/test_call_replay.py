@@ -170,7 +170,7 @@ async def catching(action, context):
 CHANGES = {
     "another policy": (other_name, "1.1.1.1", r"echo with {'rounds': 0, 'text': 'b'}.* now give crash with {}"),
     "another payload": (other_payload, "1.1.1.2", r"'text': 'c'.* now give echo with .*'text': 'C'"),
-    "one call fewer": (fewer, "1.1.1.2", r"'text': 'c'.* now give nothing more by middle"),
+    "one call fewer": (fewer, "1.1.1.2", r"'text': 'c'.* now give no further call by middle"),
     "one call more": (more, "1.1.1.3", r"no further call; the policies now give echo with .*'text': 'd'"),
     "one call more, exception caught": (catching, "1.1.1.3", r"no further call"),
     "another answer": (other_answer, "1.1.1", r'the steps .*"b\+c".* now give the steps .*"b and c"'),

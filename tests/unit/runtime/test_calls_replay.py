@@ -189,7 +189,7 @@ def test_omitted_recorded_call_is_an_error(world):
 
     world.run(main)
     with pytest.raises(
-        ReplayMismatchError, match=r"call 1\.2: the ledger has echo with .*'b'.*; the policies now give nothing more"
+        ReplayMismatchError, match=r"call 1\.2: the ledger has echo with .*'b'.*; the policies now give no further call"
     ):
         world.run(changed, entries=world.entries)
 

@@ -74,7 +74,9 @@ def tokens_in(error):
     ids=["specification", "feedback"],
 )  # fmt: skip
 def test_required_part_that_does_not_fit_is_an_error_with_sizes(given, told):
-    with pytest.raises(GenerationError, match=f"{told}.*allows 30; shorten them, or raise max_prompt_tokens") as raised:
+    with pytest.raises(
+        GenerationError, match=f"{told}.*allows 30; shorten these parts, or raise max_prompt_tokens"
+    ) as raised:
         render(TEMPLATE, given, words(30))
     assert raised.value.reason == "prompt_too_long"
     assert tokens_in(raised.value) > 30

@@ -58,7 +58,7 @@ def test_short_values_are_not_secrets_unless_chosen_by_name():
     assert secrets_in(environment, SecretOptions(("PIN",))).text("4711") == "[secret PIN]"
     with pytest.raises(DsaError, match="the value of PIN has 3 characters"):
         secrets_in({"PIN": "123"}, SecretOptions(("PIN",)))
-    with pytest.raises(DsaError, match="the value of WORD is a part of its own marker"):
+    with pytest.raises(DsaError, match="the value of WORD is a part of the marker that would replace it"):
         secrets_in({"WORD": "secret"}, SecretOptions(("WORD",)))
 
 

@@ -15,7 +15,7 @@ from dsa.semantics import Taken, pending_values, step
 from dsa.system import counter
 from dsa.targets.state_tree import Leaves
 
-#: Machines with effects, and one that reads what is pending.
+#: Machines with effects, and one that reads the pending effects.
 SMALL = {
     name: machine
     for name, machine in all_machines().items()

@@ -48,7 +48,7 @@ def test_disagreement_says_what_led_to_it():
         play(MACHINE, adapted(NO_RESET), [[SPECIFICATION, ARTIFACT, FAILED, ARTIFACT, PASSED]])
     assert (raised.value.step, raised.value.line) == (5, 48)
     assert str(raised.value) == (
-        "retries after verdict g.passed: dual_state says 0, the implementation 1\n"
+        "retries after verdict g.passed: dual_state says 0, but the implementation says 1\n"
         "what the table does at rmax = 2:\n"
         "  0  start\n"
         "  1  specification                  line 46: query_llm -> generating\n"
@@ -75,17 +75,20 @@ class Shows(SteppedMachine):
 
 
 WRONG = {
-    "other effects": (Shows(["reply"]), "the answer: dual_state says query_llm, the implementation reply"),
-    "no effects": (Shows([]), "dual_state says query_llm, the implementation no effects"),
-    "refused": (Shows(RefusedAction()), "dual_state says query_llm, the implementation refused"),
+    "other effects": (Shows(["reply"]), "the answer: dual_state says query_llm, but the implementation says reply"),
+    "no effects": (Shows([]), "dual_state says query_llm, but the implementation says no effects"),
+    "refused": (Shows(RefusedAction()), "dual_state says query_llm, but the implementation says refused"),
     "a state": (
         Shows(state="validating"),
-        "the state at the start: dual_state says idle, the implementation validating",
+        "the state at the start: dual_state says idle, but the implementation says validating",
     ),
-    "no state": (Shows(state="nowhere"), "the implementation nowhere"),
-    "a value": (Shows(values={"retries": 1}), "retries at the start: dual_state says 0, the implementation 1"),
-    "a number for a truth value": (Shows(values={"satisfied": 0}), "dual_state says false, the implementation 0"),
-    "pending": (Shows(pending=["query_llm"]), "what is pending at the start: dual_state says no effects"),
+    "no state": (Shows(state="nowhere"), "the implementation says nowhere"),
+    "a value": (Shows(values={"retries": 1}), "retries at the start: dual_state says 0, but the implementation says 1"),
+    "a number for a truth value": (
+        Shows(values={"satisfied": 0}),
+        "dual_state says false, but the implementation says 0",
+    ),
+    "pending": (Shows(pending=["query_llm"]), "the pending effects at the start: dual_state says no effects"),
 }
 
 
@@ -99,9 +102,13 @@ def test_refusal_is_compared_by_reason_when_it_has_one():
     for right in (RefusedAction(), RefusedAction("late")):
         lockstep = Lockstep(MACHINE, Shows(right))
         lockstep.feed(ARTIFACT)
-    with pytest.raises(DisagreementError, match="dual_state says refused: late, the implementation refused: finished"):
+    with pytest.raises(
+        DisagreementError, match="dual_state says refused: late, but the implementation says refused: finished"
+    ):
         Lockstep(MACHINE, Shows(RefusedAction("finished"))).feed(ARTIFACT)
-    with pytest.raises(DisagreementError, match="dual_state says refused: late, the implementation no effects"):
+    with pytest.raises(
+        DisagreementError, match="dual_state says refused: late, but the implementation says no effects"
+    ):
         Lockstep(MACHINE, Shows([])).feed(ARTIFACT)
 
 
@@ -131,14 +138,18 @@ def test_adapter_that_returns_a_cancellation_gets_a_hint(answer):
     with pytest.raises(DisagreementError) as raised:
         play(CANCELS, lambda: Cancels(CANCELS), [[Occurrence("buy"), Occurrence("withdrawn")]])
     first, *_, last = str(raised.value).splitlines()
-    assert first.startswith(f"the answer: shop says notify, the implementation {', '.join(answer)} (")
+    assert first.startswith(f"the answer: shop says notify, but the implementation says {', '.join(answer)} (")
     assert first.endswith("not cancellations)")
     assert last.endswith("notify, cancelled charge -> start")
 
 
 MISUSED = {
-    "text": (Shows("query_llm"), TypeError, "feed gave 'query_llm'"),
-    "number": (Shows(3), TypeError, "feed gave 3"),
+    "text": (
+        Shows("query_llm"),
+        TypeError,
+        r"feed must return a sequence of effect names or RefusedAction\(\), not 'query_llm'",
+    ),
+    "number": (Shows(3), TypeError, r"feed must return a sequence of effect names or RefusedAction\(\), not 3"),
     "unknown variable": (Shows(values={"tries": 1}), KeyError, "'tries', which is not a variable of dual_state"),
 }
 

@@ -184,9 +184,9 @@ def test_agent_that_saves_everything_passes():
 @pytest.mark.parametrize(
     ("forgotten", "steps", "said"),
     [
-        ("retries", 4, "retries after a restart: dual_state says 1, the implementation 0"),
-        ("phase", 2, "the state after a restart: dual_state says generating, the implementation idle"),
-        ("satisfied", 4, "satisfied after a restart: dual_state says true, the implementation false"),
+        ("retries", 4, "retries after a restart: dual_state says 1, but the implementation says 0"),
+        ("phase", 2, "the state after a restart: dual_state says generating, but the implementation says idle"),
+        ("satisfied", 4, "satisfied after a restart: dual_state says true, but the implementation says false"),
     ],
 )
 def test_forgotten_value_of_an_agent_is_found(forgotten, steps, said):
@@ -206,7 +206,7 @@ def test_forgotten_hidden_counter_is_found_by_its_effect():
 
     program, message = walked(MACHINE.at(rmax=1), Blind)
     assert (
-        "the answer: dual_state says refine_context, reply_failure, the implementation refine_context, query_llm"
+        "the answer: dual_state says refine_context, reply_failure, but the implementation says refine_context, query_llm"
         in message
     )
     assert program.count("state.restarts()") == 1
@@ -247,8 +247,11 @@ def test_implementation_may_choose_its_own_keys():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (type("Recounts", (Numbered,), {"again": 0}), "says one that was not used before, the implementation key 1"),
-        (Renames, "the key of draft after a restart: tickets says key 1, the implementation key 3"),
+        (
+            type("Recounts", (Numbered,), {"again": 0}),
+            "says a key that was not used before, but the implementation says key 1",
+        ),
+        (Renames, "the key of draft after a restart: tickets says key 1, but the implementation says key 3"),
     ],
 )
 def test_key_that_changes_or_is_reused_after_a_restart_is_found(make, said):
@@ -281,23 +284,23 @@ def replaying_with(**forgotten):
         (
             "replay",
             replaying_with(timers={}),
-            "what is armed after a restart: tickets says after 4h of open, the implementation no timers",
+            "the armed timers after a restart: tickets says after 4h of open, but the implementation says no timers",
         ),
         ("load_lines", reading_later, "the deadline of after 4h of open after a restart"),
         (
             "load_lines",
             reading_without(lambda entry: isinstance(entry, ResultEntry) and entry.key == "2/2"),
-            "what is pending after a restart: tickets says draft, ring, the implementation draft, note, ring",
+            "the pending effects after a restart: tickets says draft, ring, but the implementation says draft, note, ring",
         ),
         (
             "replay",
             replaying_with(keys={}),
-            "what is pending after a restart: tickets says draft, ring, the implementation no effects",
+            "the pending effects after a restart: tickets says draft, ring, but the implementation says no effects",
         ),
         (
             "replay",
             replaying_with(configuration=start(TICKETS)),
-            "the state after a restart: tickets says open.writing, the implementation new",
+            "the state after a restart: tickets says open.writing, but the implementation says new",
         ),
     ],
     ids=["timer", "deadline", "result", "outstanding effects", "state"],

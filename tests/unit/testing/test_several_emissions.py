@@ -148,13 +148,13 @@ def test_correct_implementation_passes_walks(make):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (changed("Names", view=names_only), "what is pending after go: calls says ask, ask, the implementation ask"),
-        (changed("Oldest", view=oldest_key_only), "what has a key after go: calls says ask, ask, the implementation ask"),
-        (changed("Numbers", ask=numbered_from_one), "says one that was not used before, the implementation call "),
-        (changed("Drops", answered=dropped_twice), "what is pending after "),
+        (changed("Names", view=names_only), "the pending effects after go: calls says ask, ask, but the implementation says ask"),
+        (changed("Oldest", view=oldest_key_only), "the effects that have keys after go: calls says ask, ask, but the implementation says ask"),
+        (changed("Numbers", ask=numbered_from_one), "says a key that was not used before, but the implementation says call "),
+        (changed("Drops", answered=dropped_twice), "the pending effects after "),
         (changed("Renames", answered=renamed), "the key of ask after "),
-        (changed("Joins", has_calls=lambda _self: False), "the state after said: calls says working, the implementation done"),
-        (changed("Keeps", cancel=lambda self: self.keys.__delitem__(slice(1, None))), "what is pending after anew"),
+        (changed("Joins", has_calls=lambda _self: False), "the state after said: calls says working, but the implementation says done"),
+        (changed("Keeps", cancel=lambda self: self.keys.__delitem__(slice(1, None))), "the pending effects after anew"),
     ],
     ids=["names only", "one key", "a key again", "two answered", "keys renamed", "joins early", "not all cancelled"],
 )  # fmt: skip
@@ -173,7 +173,7 @@ def test_new_emission_may_not_reuse_the_key_of_a_cancelled_one():
     lockstep = Lockstep(CALLS, Reuses())
     lockstep.feed(Occurrence("go"))
     with pytest.raises(
-        DisagreementError, match="the key of ask after anew: calls says one that was not used before, the implementation call 1"
+        DisagreementError, match="the key of ask after anew: calls says a key that was not used before, but the implementation says call 1"
     ):  # fmt: skip
         lockstep.feed(Occurrence("anew"))
 

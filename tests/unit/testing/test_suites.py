@@ -228,22 +228,24 @@ def test_handwritten_agent_passes_and_a_faulty_one_fails():
 
 def test_implementation_that_shows_less_than_promised_is_refused():
     suite = complete_suite(DUAL_STATE, observation=Observation(state=True, values=("retries",), pending=True))
-    with pytest.raises(TypeError, match="the value of retries, the state, without its children, what is pending"):
+    with pytest.raises(
+        TypeError, match=r"the value of retries, the innermost state \(not its parent\), the pending effects"
+    ):
         suite.run(lambda: Automaton(TABLE))
     complete_suite(DUAL_STATE).run(lambda: Automaton(TABLE))
-    with pytest.raises(TypeError, match="says why it refuses"):
+    with pytest.raises(TypeError, match="need the reason for each refusal"):
         complete_suite(DUAL_STATE, observation=Observation(reasons=True)).run(lambda: Automaton(TABLE))
 
 
 def test_claim_says_what_it_rests_on():
     claim = complete_suite(DUAL_STATE, 1, observation=Observation(state=True)).claim
-    assert "passes them and has at most 1 more state than the table equals it at rmax = 3" in claim
+    assert "passes them and has at most 1 more state than the table, it is equivalent to the table at rmax = 3" in claim
     for word in (
         "States of the table: 12",
         "Inputs: 5 occurrences",
         "Output: the effects",
         "its state",
-        "Assumed: start",
+        "Assumed of the implementation: start",
     ):
         assert word in claim
 

@@ -14,7 +14,7 @@ from dsa.web.odds_page import in_fields
 #: The module whose messages no page shows: those of recorded runs.
 ELSEWHERE = {"estimation.py"}
 #: Words of messages that no page shows, in modules that have others: of recorded runs, and of properties in a document.
-ON_NO_PAGE = ("(--fatal assumes that they are not)", "`dsa odds` takes odds for")
+ON_NO_PAGE = ("(with --fatal, you assume that they are not)", "use `dsa odds` with --event")
 
 
 def messages() -> list[str]:

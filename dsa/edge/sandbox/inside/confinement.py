@@ -116,7 +116,7 @@ def enter(setup: Setup) -> ConfinedPlace:
         place.library = list(_opened_library())
     if place.has_tree:
         _choose_namespaces(place)
-    place.gap = seccomp.fault() if _LINUX else "system calls are not filtered: only Linux has it"
+    place.gap = seccomp.fault() if _LINUX else "system calls are not filtered: only Linux can filter them"
     if not place.gap:  # the lowest rung does not close the network
         place.filter = seccomp.build_filter(seccomp.FAMILIES if place.rung == "limits" else ())
     place.features = _features(place)
@@ -140,7 +140,7 @@ def _choose_namespaces(place: ConfinedPlace) -> None:
     place.nests = _in_a_fork(nest)
     place.is_warm = place.nests or (place.drops_root and _in_a_fork(lambda: _begin_own(system_calls.unshare, small)))
     if not place.is_warm and place.rung != "bubblewrap":
-        raise PermissionError("unshare: a call may not have a user namespace of its own")
+        raise PermissionError("unshare: a call is not allowed to have its own user namespace")
 
 
 def _features(place: ConfinedPlace) -> list[str]:

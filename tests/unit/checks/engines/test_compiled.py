@@ -101,7 +101,7 @@ def test_layers_that_do_not_fit_are_dropped_and_the_search_goes_on():
 
 
 def test_too_little_memory_to_begin_is_an_error():
-    with pytest.raises(MemoryError, match="may take 100 bytes"):
+    with pytest.raises(MemoryError, match="may use 100 bytes of memory"):
         search(counters(400), memory_bytes=100)
 
 

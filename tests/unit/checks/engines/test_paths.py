@@ -80,5 +80,5 @@ def test_unreached_configuration_has_no_path():
     paths = Paths(system, python_engine.search(system, (), UNLIMITED))
     with pytest.raises(KeyError):
         paths.to(1 + 4 * 1)  # one gallon in each jug
-    with pytest.raises(ValueError, match="bdd kept no layers"):
+    with pytest.raises(ValueError, match="bdd did not store its layers"):
         Paths(system, attrs.evolve(python_engine.search(system, (), UNLIMITED), engine="bdd", layers=None)).layers  # noqa: B018

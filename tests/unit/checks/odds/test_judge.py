@@ -76,7 +76,7 @@ def test_missing_odds_and_unlimited_retries_are_unknown():
     verdict, reason = judge(machine, machine.properties[0].form)[:2]
     assert (verdict, reason) == (
         "UNKNOWN",
-        "no odds of guard a: write them in the column `pass` of Guards, or --pass a=0.7",
+        "guard a has no odds: write them in the column `pass` of Guards, or give --pass a=0.7",
     )
     verdict, reason = judged(UNLIMITED.replace("| 0.6  |", "| 0.5, 0.6 |"), "succeeded with probability >= 0.5")
     assert verdict == "UNKNOWN"
@@ -210,7 +210,7 @@ def test_run_that_may_go_on_for_ever_exceeds_every_number():
     may = judged(ROUND, "expected ask <= 1000")
     assert may == (
         "VIOLATED",
-        "1 to infinitely many are expected, depending on the choices: a run may loop for ever; with --event, `dsa odds` takes odds for these choices",
+        "1 to infinitely many are expected, depending on the choices: a run may loop for ever; to give odds for these choices, use `dsa odds` with --event",
     )
     must = judged(ROUND.replace("|         | succeeded |", "| ask     | b         |"), "expected ask <= 1000")
     assert must == ("VIOLATED", "infinitely many are expected: a run may loop for ever")

@@ -62,7 +62,7 @@ def test_riskiest_ready_step_is_taken_if_there_are_many():
 def test_chain_has_one_order_and_other_documents_have_none():
     found = cheapest_order(question(chain("a", "b"), passes={"a": [0.9], "b": [0.1]}))
     assert found.best == found.now == ("a", "b")
-    assert cheapest_order(question(chain("a", "b"), passes={"a": [0.9]})) == "no odds of b"
+    assert cheapest_order(question(chain("a", "b"), passes={"a": [0.9]})) == "no odds are given for b"
     optional = loads(
         "# w\n\n## Steps\n| step | guard | optional |\n| - | - | - |\n| a | syntax | yes |\n| b | syntax | |\n"
     )

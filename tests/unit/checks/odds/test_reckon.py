@@ -136,11 +136,11 @@ def test_only_the_worst_case_is_known_without_odds():
     assert not found.is_known
     assert found.success is None
     assert found.effect("query_llm").worst == 8
-    assert found.unknown == ("no odds of guard g: write them in the column `pass` of Guards, or --pass g=0.7",)
+    assert found.unknown == ("guard g has no odds: write them in the column `pass` of Guards, or give --pass g=0.7",)
 
 
 def test_unlimited_retries_are_named_and_have_no_bound():
-    assert "however often it has failed, the odds of g are the same" in odds(loads(UNLIMITED)).assumptions
+    assert "the odds of g are the same after any number of failures" in odds(loads(UNLIMITED)).assumptions
     assert odds(loads(UNLIMITED)).unknown == ()
     found = odds(loads(UNLIMITED.replace("| 0.6  |", "| 0.5, 0.6 |")))
     (sentence,) = found.unknown
@@ -231,7 +231,7 @@ def test_timers_fire_where_no_effect_is_awaited():
     assert f"{first}nothing comes from outside before it" in found.assumptions
     asked = odds(machine, events={"nudge": 0.3})
     assert asked.success.low == pytest.approx(0.7)  # the odds that it comes before the timer
-    assert f"{first}odds of an outside event there are the odds that it comes first" in asked.assumptions
+    assert f"{first}the odds given for an outside event mean that it comes before the timer" in asked.assumptions
     chosen = odds(machine, outside=True)
     assert (chosen.success.low, chosen.success.high) == (0, 1)
     assert f"{first}an outside event may come before it, by choice" in chosen.assumptions
@@ -270,7 +270,9 @@ def test_odds_of_a_verdict_that_a_guard_cannot_give_are_refused():
     text = text.replace("| guard | judges  |\n| ----- | ------- |", "| guard | judges | verdicts |\n| - | - | - |")
     text = "\n".join(line for line in text.split("\n") if "g.fatal" not in line)
     text = text.replace("| escalated  | final   |\n", "")
-    with pytest.raises(ParameterError, match=r"guard g never says fatal, so its odds of that must be 0, not 0\.1"):
+    with pytest.raises(
+        ParameterError, match=r"guard g never says fatal, so the odds of that verdict must be 0, not 0\.1"
+    ):
         odds(loads(text), passes={"g": [0.5]}, fatals={"g": [0.1]})
 
 

@@ -93,7 +93,7 @@ def test_trace_is_one_run():
         ('{"event": "verdict", "verdicts": [1]}', "runs.jsonl: the verdicts of an event are an object"),
         ("{", "runs.jsonl:1: this is not a JSON object"),
         ("\n[1]", "runs.jsonl:2: this is not a JSON object"),
-        ('{"guard": "a"}', "runs.jsonl:1: neither a ledger's line nor an attempt"),
+        ('{"guard": "a"}', "runs.jsonl:1: this is neither a line of a ledger nor an attempt"),
         ('{"guard": "a", "verdict": "ok"}', "runs.jsonl:1: 'ok' is not a verdict; verdicts are: passed, failed, fatal"),
     ],
 )
@@ -183,5 +183,8 @@ def test_ledger_with_the_digest_of_another_machine_is_refused():
 
     assert len(read_attempts(MACHINE, [("x", entry("of 9", 9))], digests).attempts) == 1
     for text in (entry("of 8", 9), entry("of 9", "many")):
-        with pytest.raises(ParameterError, match="x: this run is of another machine chain, as its digest says"):
+        with pytest.raises(
+            ParameterError,
+            match="x: this run has another digest than machine chain has now, because the document has changed",
+        ):
             read_attempts(MACHINE, [("x", text)], digests)

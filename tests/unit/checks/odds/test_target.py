@@ -81,7 +81,7 @@ def test_success_that_falls_with_more_retries_is_searched_value_by_value():
     assert (found.answer, found.value, found.is_ceiling) == ("reached", 0, False)
     late = wanted(optional, 0.81, **given)
     assert (late.answer, late.ceiling) == ("unknown", pytest.approx(0.5 / 0.7))
-    assert late.reason == f"not reached up to rmax = {MOST_TRIALS}; success need not grow with rmax"
+    assert late.reason == f"not reached up to rmax = {MOST_TRIALS}; success might not grow with rmax"
 
 
 def test_counter_that_runs_down_has_no_limit_but_its_target_is_found():
@@ -115,7 +115,9 @@ def test_unknown_odds_and_unlimited_retries_make_the_answer_unknown():
 def test_varied_parameter_must_be_a_number():
     assert varied_parameter(chain("a", "b")).parameters == ("rmax.a", "rmax.b")
     assert varied_parameter(chain("a", "b"), "rmax.a").parameters == ("rmax.a",)
-    with pytest.raises(ParameterError, match=r"has no number 'rmax' to vary \(--vary\); none are known here"):
+    with pytest.raises(
+        ParameterError, match=r"has no numeric parameter 'rmax' to vary \(--vary\); none are known here"
+    ):
         varied_parameter(loads(TOOLS))
     with pytest.raises(ParameterError, match="must be above 0"):
         wanted(ordered(1, 1), 0.0, passes={"g": [0.5]})
@@ -252,7 +254,7 @@ def test_system_that_is_too_large_is_unknown():
     assert (found.answer, found.reason) == ("unknown", "at rmax = 255: more than 500 configurations")
     asked = question(counted(n="0..700"), passes={"g": [1e-6]}, max_nodes=500)
     found = smallest(asked, 0.9, varied_parameter(asked.system.machine))
-    assert (found.answer, found.reason) == ("unknown", "where rmax has no end: more than 500 configurations")
+    assert (found.answer, found.reason) == ("unknown", "if rmax is unlimited: more than 500 configurations")
 
 
 def test_odds_missing_only_beyond_the_smallest_value_are_unknown_there():
@@ -265,7 +267,7 @@ def test_odds_missing_only_beyond_the_smallest_value_are_unknown_there():
     found = wanted(loads(text), 0.9)
     assert found.answer == "unknown"
     assert found.reason.startswith(
-        "not reached up to rmax = 0, where success is 0.5; at rmax = 1: no odds of guard h: "
+        "not reached up to rmax = 0, where success is 0.5; at rmax = 1: guard h has no odds: "
     )
 
 
@@ -274,7 +276,7 @@ def test_parameters_that_share_no_value_are_varied_one_by_one():
     text = COUNTED.format(rmax="0..", n="0..9", first="0", on="n < rmax.a", update="n += 1")
     text = text.replace(f"{head}| rmax      | 0.. | 3       |", f"{head}| rmax.a | 0..2 | 1 |\n| rmax.b | 5..9 | 5 |")
     with pytest.raises(
-        ParameterError, match=r"no value lies in the domains of all of rmax.a, rmax.b: vary one of them"
+        ParameterError, match=r"the domains of rmax.a, rmax.b have no value in common: vary only one of them"
     ):
         varied_parameter(loads(text))
     assert wanted(loads(text), 0.8, "rmax.a").value == 2

@@ -74,7 +74,9 @@ def test_server_that_asks_for_too_long_a_pause_is_not_retried():
     with serving(refusing(429, {}, "retry-after: 3600")) as (address, requests):
         _, error = chunks(address, retries=5)
     assert (error.reason, len(requests)) == ("rate_limit", 1)
-    assert str(error).endswith("It was not tried again: the server asks to wait 3600 s, and 30 s is the longest wait.")
+    assert str(error).endswith(
+        "The request was not tried again: the server asks to wait 3600 s, but the longest allowed wait is 30 s."
+    )
     with serving(refusing(429, {}, "retry-after: 3600")) as (address, _):
         _, error = chunks(address)
     assert "not tried again" not in str(error), "nobody wanted it to be"
@@ -94,7 +96,7 @@ def test_missing_first_byte_within_its_limit_is_a_timeout():
             got, error = chunks(address, first_s=0.2, retries=2, pause_s=0)
         assert (got, error.reason, len(requests)) == ([], "timeout", 3)
         assert "did not answer within 0.2 s" in str(error)
-        assert str(error).endswith("It was tried 3 times.")
+        assert str(error).endswith("The request was tried 3 times.")
         with serving(silent, GOOD) as (address, _):
             assert chunks(address, first_s=5, whole_s=0.2, retries=1, pause_s=0) == (HELLO, None)
 
@@ -104,7 +106,7 @@ def test_pauses_do_not_count_for_limits_and_the_last_failure_is_reported():
     with serving(slow) as (address, requests):
         _, error = chunks(address, whole_s=0.9, retries=2)
     assert (error.reason, error.server.status, len(requests)) == ("rate_limit", 429, 3)
-    assert str(error).endswith("it said: slow. It was tried 3 times.")
+    assert str(error).endswith("it said: slow. The request was tried 3 times.")
 
 
 @pytest.mark.parametrize(("status", "reason"), [(402, "rate_limit"), (501, "server_error")])

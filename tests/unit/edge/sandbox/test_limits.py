@@ -46,7 +46,9 @@ def test_caller_with_low_limits_gets_less_or_an_error(rung, known, user):
     assert "(419430400, 419430400)" in memory
     assert time.endswith("(2, 2)]")
     if not known:  # what is cached of a rung was found by this very process
-        assert found["files"][3] == ["open_files is at most 50, not 64: this user may not have more (ulimit -H)"]
+        assert found["files"][3] == [
+            "open_files is at most 50, not 64, because this user is not allowed more (ulimit -H)"
+        ]
     assert {found[name][0] for name in LACKS} == {"SandboxError"}
     if known:
         assert found["no more files"][1].endswith(

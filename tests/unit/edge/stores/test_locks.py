@@ -69,7 +69,7 @@ def test_closed_holder_is_dead_even_if_its_file_cannot_be_removed(tmp_path, monk
 def test_timeout_of_a_waiting_writer_says_what_to_do(tmp_path):
     first, second = WriteTurn(tmp_path / "lock", 0), WriteTurn(tmp_path / "lock", 0.01)
     first.take()
-    refusal = r"another process has been writing to it for 0.01 s; is it stopped\? `fuser .*/lock` says which"
+    refusal = r"another process has been writing to the file for 0.01 s; is that process stopped\? `fuser .*/lock` shows which"
     with pytest.raises(TimeoutError, match=refusal):
         second.take()
     first.give_back()
@@ -95,7 +95,9 @@ def test_store_that_times_out_waiting_to_write_is_closed_at_once(tmp_path):
         journal = store.create("r1", "", [])
         file = os.open(tmp_path / "ledger.db-lock", os.O_RDWR)
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(StoreError, match=r"cannot be written: another process has been writing to it for 0.01 s"):
+        with pytest.raises(
+            StoreError, match=r"cannot be written: another process has been writing to the file for 0.01 s"
+        ):
             store.hold("r1", take=True)
         journal.release()
     os.close(file)

@@ -57,7 +57,7 @@ def test_dsa_show_has_readable_counters():
 def test_success_rate_is_absent_without_retries():
     told = Told().says("?")
     assert counters_of(told.conversation).retry_success_rate is None
-    assert show_counters(told.entries)["retry success rate"] == "none were made"
+    assert show_counters(told.entries)["retry success rate"] == "no retries were made"
 
 
 def test_one_success_in_two_guided_retries_is_a_rate_of_half():

@@ -67,7 +67,7 @@ def test_file_with_lines_of_equal_length_is_loaded(tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("a,b\nä,1\n".encode("latin1"), "is not UTF-8 in line 2: iconv -f latin1"),
+        ("a,b\nä,1\n".encode("latin1"), "is not UTF-8 in line 2; if it is Latin-1, run iconv -f latin1"),
         ("a,b\nx,1\n".encode("utf-16"), "is UTF-16"),
         (b"\x00\x01\x02" * 100, "is not a text file"),
     ],

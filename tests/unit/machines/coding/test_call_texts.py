@@ -15,6 +15,6 @@ def test_arguments_of_a_command_are_quoted():
 
 def test_removed_files_and_changes_that_undo_cannot_restore_are_reported():
     assert remarks_on(outcome_of({"rc": 0, "put_back": ["sub/dsa.toml"], "not_kept": [".venv"]})) == [
-        "protected from commands, and restored or removed: sub/dsa.toml",
-        "changed, but dsa undo cannot restore it: .venv",
+        "protected from commands, so restored or removed afterwards: sub/dsa.toml",
+        "changed, but dsa undo cannot undo these changes: .venv",
     ]

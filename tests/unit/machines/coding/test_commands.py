@@ -47,7 +47,7 @@ def test_command_is_read_as_a_list_of_arguments(cmd, argv):
         (["python", "a.py", "&&", "ls"], "shell_syntax", 'make 2 calls, one after the other: ["python", "a.py"], then ["ls"]'),
         (["cd", "src", "&&", "pytest"], "shell_syntax", 'send ["pytest"] with cwd "src"'),
         ('["python", "a.py", ";", "ls"]', "shell_syntax", "has ';' as an argument"),
-        (["python", "a.py", "2>&1"], "shell_syntax", "write the command as one text with quotes around it"),
+        (["python", "a.py", "2>&1"], "shell_syntax", "write the whole command as one text, with this argument in quotes"),
         ("pytest | tail -5", "shell_syntax", "the output is returned"),
         ("python x.py > out.txt", "shell_syntax", "write_file"),
         ("python *.py", "shell_syntax", "name the files"),

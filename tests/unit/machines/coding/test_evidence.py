@@ -8,7 +8,7 @@ from machines.coding.task_plan import CodingCall, CodingResult
 from machines.coding.tools.workspace import FileEdit
 
 NOTHING = "there is no tool result in this subtask"
-NO_COMMAND = "there is no command result in this subtask, which says to run or test something"
+NO_COMMAND = "this subtask says to run or test something, but it has no result of a command"
 
 
 def gave(tool, arguments=None, *, argv=(), changes=(), result=None):

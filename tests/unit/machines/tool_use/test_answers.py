@@ -37,7 +37,7 @@ def test_call_is_made_when_its_stream_ends_normally():
 
 def test_answer_of_nothing_but_a_draft_counts_as_cut_off():
     kind, data = brought(chunk({"content": "<think>Hm."}), finished("stop"))
-    assert (kind, data.why) == ("cut_off", "it was only a draft")
+    assert (kind, data.why) == ("cut_off", "it was only reasoning, without a text")
 
 
 @pytest.mark.parametrize(

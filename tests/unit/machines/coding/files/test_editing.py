@@ -116,7 +116,7 @@ def test_edit_of_a_text_that_occurs_several_times_needs_all(workspace, tmp_path)
     code, text = refused(workspace.edit, "a", "x = 1", "x = 2")
     assert (code, text) == (
         "ambiguous",
-        "'old' occurs 3 times in 'a' (lines 1, 3, 4): add lines around the one to replace, or set all=true",
+        "'old' occurs 3 times in 'a' (lines 1, 3, 4): add the lines around the right place to 'old', or set all=true",
     )
     assert workspace.edit("a", "x = 1", "x = 2", all=True)["result"] == "Edited a: it has 4 lines now"
     assert (tmp_path / "a").read_text() == "x = 2\ny = 2\nx = 2\nx = 2\n"
@@ -129,20 +129,20 @@ def test_edit_of_a_missing_text_shows_similar_lines(workspace, tmp_path):
     assert text == "'old' does not occur in 'a'. The most similar lines are:\n1: def total(items):\n5: def mean(items):"
     spaced = refused(workspace.edit, "a", "def total( items ):\n  return sum(items)", "")[1]
     assert spaced == (
-        "'old' does not occur in 'a', except with other whitespace. Copy it exactly from there:\n"
+        "'old' does not occur in 'a', except with other whitespace. Copy the text exactly from these lines:\n"
         "1: def total(items):\n2:     return sum(items)"
     )
     assert "5: def mean(items):\n6: \treturn 0" in refused(workspace.edit, "a", "def mean(items):\n    return 0", "")[1]
-    assert "nor a similar text" in refused(workspace.edit, "a", "§§§§§§§§§§§§", "")[1]
+    assert "and neither does a similar text" in refused(workspace.edit, "a", "§§§§§§§§§§§§", "")[1]
 
 
 def test_edit_of_a_missing_text_mentions_mixed_line_ends(workspace, tmp_path):
     (tmp_path / "a").write_bytes(b"one\r\ntwo\nthree\r\nfour\n")
-    hint = "its line ends are mixed, \\r\\n and \\n: use one line, or several with their ends as read_file shows them"
+    hint = "its line ends are mixed, \\r\\n and \\n: use one line, or several lines with the line ends that read_file shows"
     code, text = refused(workspace.edit, "a", "one\ntwo\nthree", "x")
     assert code == "not_found"
     assert text == (
-        f"'old' does not occur in 'a' ({hint}), except with other whitespace. Copy it exactly from there:\n"
+        f"'old' does not occur in 'a' ({hint}), except with other whitespace. Copy the text exactly from these lines:\n"
         "1: one\\r\n2: two\n3: three\\r"
     )
     assert hint in refused(workspace.edit, "a", "§§§§§§§§§§§§", "x")[1]

@@ -78,5 +78,5 @@ def test_pattern_covers_only_its_paths(pattern, covered, free):
 
 @pytest.mark.parametrize("pattern", ["", "/", ".", "./"])
 def test_pattern_that_names_nothing_is_refused_at_once(tmp_path, pattern):
-    with pytest.raises(ValueError, match="names nothing"):
+    with pytest.raises(ValueError, match="it has no name of a file or folder"):
         FileTools(tmp_path, [pattern])

@@ -63,7 +63,7 @@ def test_files_written_for_people_are_not_searched(searched, tmp_path):
 
 def test_search_without_results_suggests_what_may_be_meant(searched):
     assert searched.search("print|re", "src")["result"] == (
-        "no line in 2 files contains it as a text (for an expression set is_regex=true)"
+        "no line in 2 files contains it as a text (for a regular expression, set is_regex=true)"
     )
     assert searched.search("nothing", "src")["result"] == "no line in 2 files contains it"
     assert refused(searched.search, "x", "nowhere")[0] == "no_such_file"

@@ -34,7 +34,7 @@ def test_files_beyond_the_byte_limit_are_left_out_and_reported(history, root):
     (root / "z.txt").write_text("code comes first")
     first = history.mark("first")
     told = history.unkept(first)
-    assert told.startswith("not stored, so no diff shows its changes and no undo restores it: ")
+    assert told.startswith("these files are not stored, so no diff shows their changes and no undo restores them: ")
     assert told.endswith(" files beyond 500 MB of content, as a/f099, a/f100, a/f101")
     assert set(history.left_out(first)) >= {f"a/f{number:03}" for number in range(FIT, FIT + 5)}
     (root / "z.txt").write_text("changed")
@@ -112,9 +112,7 @@ def test_work_and_undo_both_report_files_that_are_not_stored(tmp_path):
     code = typed_in(tmp_path)
     sparse(tmp_path / "work" / "a", FIT + 5)
     write = calls(("write_file", {"path": "a.txt", "content": "one\n"}))
-    told = (
-        "not stored, so no diff shows its changes and no undo restores it: 5 files beyond 500 MB of content, as a/f100"
-    )
+    told = "these files are not stored, so no diff shows their changes and no undo restores them: 5 files beyond 500 MB of content, as a/f100"
     done = code("Do it", "--mode", "full-auto", script=(PLAN, write, write, DONE))
     assert done.stdout.count(f"  {told}") == 1
     assert told in code("last", command="undo").stdout

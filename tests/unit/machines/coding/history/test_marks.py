@@ -245,7 +245,7 @@ def test_diff_has_names_and_lines(history, root):
     assert "diff --git a/src/a.py b/src/a.py" in text
     assert "-a = 1\n+a = 2\n" in text
     assert "Binary files /dev/null and b/é.bin differ" in text
-    assert text.endswith("Not kept: big (over 5,000,000 bytes)\n")
+    assert text.endswith("Not stored: big (over 5,000,000 bytes)\n")
 
 
 def test_gitattributes_of_the_workspace_hide_nothing(history, root):

@@ -57,10 +57,10 @@ def test_files_changed_by_a_person_since_are_left_alone(history, root):
     before = state(root)
     undone = history.undo(first, last)
     assert undone.conflicts == (
-        Conflict("made", "it has changed since then"),
-        Conflict("link", "there is another file now"),
-        Conflict("run.sh", "it has changed since then"),
-        Conflict("src/a.py", "it has changed since then"),
+        Conflict("made", "it was changed again later"),
+        Conflict("link", "another file is at this path now"),
+        Conflict("run.sh", "it was changed again later"),
+        Conflict("src/a.py", "it was changed again later"),
         Conflict("src/b.py", "it is gone"),
     )
     assert (undone.restored_paths, undone.removed_paths) == ((), ("made2",))
@@ -155,7 +155,7 @@ def test_deleted_ignored_file_is_reported_and_listed(history, root, name):
         (path, UNKEPT, None) for path in gone
     ]
     assert history.lost_text(between, last).endswith(": data.txt, kept/deep/a.txt")
-    assert "Not kept: data.txt is gone" in history.diff(first, last)
+    assert "Not stored: data.txt is gone" in history.diff(first, last)
     assert {each.path for each in history.undo(first, last).conflicts} == set(gone)
     (root / "data.txt").write_text("put back by a person", "utf-8")
     assert [each.path for each in history.undo(first, last).conflicts] == gone[1:]
@@ -265,7 +265,7 @@ def test_permissions_that_a_person_has_tightened_since_stay(history, root):
     for name in ("src/a.py", "src/b.py", "run.sh"):
         (root / name).chmod(0o600)
     undone = history.undo(first, last)
-    assert undone.conflicts == (Conflict("src/b.py", "its permissions have changed since then"),)
+    assert undone.conflicts == (Conflict("src/b.py", "its permissions were changed again later"),)
     assert undone.restored_paths == ("run.sh", "src/a.py")
     modes = {name: (root / name).stat().st_mode & 0o777 for name in ("src/a.py", "src/b.py", "run.sh")}
     assert modes == {"src/a.py": 0o600, "src/b.py": 0o600, "run.sh": 0o700}
@@ -302,7 +302,7 @@ def test_pipe_or_socket_that_was_created_is_removed(history, root, kind):
     make_special(root / "src" / "a.py", kind)
     last = history.mark("last")
     assert [change.path for change in history.changed_files(first, last)] == ["made/it", "src/a.py"]
-    assert f"Not kept: made/it ({kind})\n" in history.diff(first, last)
+    assert f"Not stored: made/it ({kind})\n" in history.diff(first, last)
     undone = history.undo(first, last)
     assert (undone.removed_paths, undone.restored_paths, undone.conflicts) == (("made/it",), ("src/a.py",), ())
     assert state(root) == before
@@ -325,7 +325,7 @@ def test_pipe_that_the_agent_did_not_create_is_left_alone(history, root):
     undone = history.undo(first, last)
     assert undone.conflicts == (
         Conflict("gone", "it was a pipe, which an undo cannot create"),
-        Conflict("made", "there is something else now"),
+        Conflict("made", "something else is at this path now"),
     )
     assert {path.name for path in root.iterdir()} >= {"own", "hidden", "made"}
     assert (root / "made").read_text("utf-8") == "by a person"

@@ -19,12 +19,12 @@ require_package("mcp", "the package mcp asks MCP servers")
 @pytest.mark.parametrize(
     ("how", "code", "says"),
     [
-        ("ends", "server_not_started", r"has ended \(exit code 3; its last words: no key is set\)"),
+        ("ends", "server_not_started", r"has ended \(exit code 3; the last line of its stderr: no key is set\)"),
         ("killed", "server_not_started", r"has ended \(ended by SIGKILL\)"),
         (
             "deaf",
             "server_not_started",
-            r"is not ready within 2 s \(its last words: waiting for a licence\)\. Run its command by itself .* or raise `start_s`",
+            r"is not ready within 2 s \(the last line of its stderr: waiting for a licence\)\. Run its command by itself .* or raise `start_s`",
         ),
         ("garbage", "server_garbled", "does not speak MCP; .* such as 'Hello, I am no server'"),
         ("binary", "server_garbled", "does not speak MCP"),
@@ -73,8 +73,8 @@ def test_server_that_dies_in_a_call_is_reported_and_started_again(opened):
     foreign = opened(test=rogue("obedient"))
     code, said = refused(foreign.call, "test__good", {"code": 7})
     assert code == "server_ended"
-    assert "'test' has ended (exit code 7; its last words: Traceback: out of luck)" in said
-    assert "It may have done what was asked. The server is started again at the next call" in said
+    assert "'test' has ended (exit code 7; the last line of its stderr: Traceback: out of luck)" in said
+    assert "The call may have taken effect. The server is started again at the next call" in said
     assert text(foreign, "test__good")
 
 

@@ -84,7 +84,7 @@ def test_odd_values_become_json_or_are_refused(opened, how):
     [
         ("test", "fail", {}, "tool_error", "Error executing tool fail"),
         ("test", "word_count", {"txt": 1}, "tool_error", "Field required"),
-        ("empty_error", "good", {}, "tool_error", "the tool failed without a reason"),
+        ("empty_error", "good", {}, "tool_error", "the tool failed without giving a reason"),
         ("refuses", "good", {}, "tool_error", "the MCP server 'refuses' refuses the call: not today"),
         ("no_content", "good", {}, "server_garbled", "'no_content' answers in a form that is not valid MCP: content"),
         ("no_result", "good", {}, "server_garbled", "'no_result' answers in a form that is not valid MCP: content.0"),

@@ -47,8 +47,11 @@ def test_tools_of_several_servers_and_pages_are_listed(opened):
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ("thousand", rf"lists 1,000 tools, but at most {MOST_TOOLS} may be used; name the ones to use in its settings"),
-        ("twins", "lists two tools named 'twin'; name the ones to use"),
+        (
+            "thousand",
+            rf"lists 1,000 tools, but at most {MOST_TOOLS} may be used; in its settings, name the tools to use",
+        ),
+        ("twins", "lists two tools named 'twin'; in its settings, name the tools to use"),
         (
             "no_object",
             r"lists its tools in a form that is not valid MCP: tools\.1\.inputSchema\.type: Input should be 'object'",
@@ -123,4 +126,4 @@ def test_similar_server_names_are_refused_when_tool_names_clash(opened):
     (twin,) = [tool.name for tool in opened(**{"a b": rogue("fine")}).tools()]
     tool = twin.removeprefix("a_b__")
     code, said = refused(opened(**{"a b": rogue("fine"), "a_b": rogue(f"tool:{tool}")}).tools)
-    assert (code, "are both a_b__good" in said) == ("bad_tools", True)
+    assert (code, "both become a_b__good" in said) == ("bad_tools", True)

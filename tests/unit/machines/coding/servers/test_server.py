@@ -46,7 +46,7 @@ def test_settings_are_read():
         ({"command": ["x"], "env": {"A": 1}}, "`env` must be a table of texts"),
         ({"command": ["x"], "env": ["A=1"]}, "`env` must be a table of texts"),
         ({"command": ["x"], "env": {"A=B": "1"}}, "`env` has a name that no variable can have"),
-        ({"command": ["x"], "cwd": 1}, "`cwd` must be a folder"),
+        ({"command": ["x"], "cwd": 1}, "`cwd` must be a text, the path of a folder"),
         ({"command": ["x"], "timeout_s": 0}, "`timeout_s` must be a number of seconds, above 0 and up to 3600"),
         ({"command": ["x"], "timeout_s": True}, "`timeout_s` must be a number"),
         ({"command": ["x"], "timeout_s": float("nan")}, "`timeout_s` must be a number"),
