@@ -34,7 +34,7 @@ def test_counterexample_shows_changed_values_and_the_line_of_each_row():
     assert done.exit_code == 1
     assert done.output.split("\n")[-14:-1] == [
         "VIOLATED  line 58: at most rmax query_llm  at rmax = 3",
-        "          query_llm at step 7 is one more than 3",
+        "          the count of query_llm at step 7 is more than 3",
         "            at rmax = 3",
         "            0  start             idle                 satisfied = false, retries = 0",
         "            1  specification     generating  line 46                                  query_llm",
@@ -58,7 +58,7 @@ def test_traces_option_shows_more_counterexamples_and_the_nearest_passing_run():
 
 
 def test_witness_is_one_line_and_a_whole_trace_on_request():
-    assert "for one, by: fill_big, pour_big_in_small" in dsa("check", "examples/jugs").output
+    assert "for example, by: fill_big, pour_big_in_small" in dsa("check", "examples/jugs").output
     assert "6  pour_big_in_small" in dsa("check", "examples/jugs", "--traces", "2").output
 
 
@@ -216,7 +216,7 @@ OFF_BY_ONE = DUAL_STATE.replace("g.failed and retries < rmax", "g.failed and ret
 def test_properties_blocked_by_one_error_share_one_line():
     Path("off.md").write_text(OFF_BY_ONE, encoding="utf-8")
     done = dsa("check", "off.md")
-    assert "\nUNKNOWN   5 properties are not judged because of DSA306 stands\n" in done.output
+    assert "\nUNKNOWN   5 properties are not judged until DSA306 is fixed\n" in done.output
     assert done.output.count("DSA306") == 2
     (found,) = json.loads(dsa("check", "--json", "off.md").stdout)["files"]
     assert {(p["verdict"], "DSA306" in p["reason"]) for p in found["properties"]} == {("UNKNOWN", True)}

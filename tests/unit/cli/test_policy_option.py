@@ -236,7 +236,7 @@ def test_stopped_run_resumes_with_its_recorded_results():
     assert result.exit_code == 0, result.output
     assert did() == ["Rome", "pay"]
     assert result.stdout.splitlines()[:2] == [
-        "1.1.2    look: resumed: it had failed; it is performed again",
+        "1.1.2    look: resumed: the call had failed; it is performed again",
         "1.1.2    look: look: Rome is fine",
     ]
     assert "totals    3 calls (1 cached), " in result.stdout
@@ -261,10 +261,10 @@ def test_person_is_asked_about_a_call_that_must_not_be_repeated():
     assert result.exit_code == 3
     assert result.stdout.splitlines()[:5] == [
         "in doubt: pay 1/1/1.1.3 was under way when the run was cut off: {}",
-        f"  it has not happened  dsa resume {run} --retry 1/1/1.1.3",
-        f"  it has happened      dsa resume {run} --done 1/1/1.1.3",
-        f"  it returned a result    dsa send {run} action_result --answers 1/1/1.1.3 --data JSON",
-        f"  it has failed        dsa resume {run} --fail 1/1/1.1.3",
+        f"  it has not happened   dsa resume {run} --retry 1/1/1.1.3",
+        f"  it has happened       dsa resume {run} --done 1/1/1.1.3",
+        f"  it returned a result  dsa send {run} action_result --answers 1/1/1.1.3 --data JSON",
+        f"  it has failed         dsa resume {run} --fail 1/1/1.1.3",
     ]
     assert did() == []
     told = json.loads(dsa("resume", run, "--json").stdout)
@@ -277,7 +277,12 @@ def test_person_is_asked_about_a_call_that_must_not_be_repeated():
     [
         (["resume", "--retry", "1/1/1.1.3"], ["pay"], 0, "{'paid': 5}"),
         (["resume", "--done", "1/1/1.1.3"], [], 0, "'done': True"),
-        (["resume", "--fail", "1/1/1.1.3"], [], 1, "failed: error UNPAID: the run was cut off while it was under way"),
+        (
+            ["resume", "--fail", "1/1/1.1.3"],
+            [],
+            1,
+            "failed: error UNPAID: the run was cut off while this call was under way",
+        ),
         (["send", "action_result", "--data", '{"paid": 7}', "--answers", "1/1/1.1.3"], [], 0, "{'paid': 7}"),
         (["send", "text", "It is paid.", "--answers", "1/1/1.1.3"], [], 0, "{'text': 'It is paid.'}"),
     ],
@@ -296,7 +301,7 @@ def test_decision_on_a_call_in_doubt_is_carried_out(command, done, code, said):
     [
         (["resume", "--retry", "1/1/1.1.1"], "1/1/1.1.1 is not in doubt; in doubt: "),
         (["resume", "--retry", "1/1/1.1.3", "--fail", "1/1/1.1.3"], "1/1/1.1.3 has two decisions; give only one"),
-        (["resume", "--done", "1/1"], "perform 1/1 has answers: say which it gave"),
+        (["resume", "--done", "1/1"], "perform 1/1 has answers, so say which answer it gave"),
         (["send", "text", "hello"], "policy has no event 'text'"),
         (["send", "event", "hello", "--answers", "1/1/1.1.3"], "write the result of a call as `text"),
         (["send", "action_result", "hello", "--answers", "1/1/1.1.3"], "`action_result --data"),
@@ -316,7 +321,7 @@ def test_invalid_decision_is_refused_and_changes_nothing(command, said):
 def test_replay_of_a_machine_run_refuses_policies():
     crashed_while(Path(".dsa"), doing="pay")
     result = dsa("replay", "last", "--with", "mine.py")
-    assert "--with is for runs of policies" in result.output
+    assert "--with is only for runs of policies" in result.output
 
 
 # -- replaying --------------------------------------------------------------------------------------------------------

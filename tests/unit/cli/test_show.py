@@ -188,7 +188,7 @@ def test_long_story_is_shown_in_pages(monkeypatch):
     first = shown()
     assert "1  order" in first
     assert "2  paid" not in first
-    (more,) = re.findall(r"\.\. entries 1 to (\d+) of (\d+); `dsa show (\S+) --after (\d+)` goes on", first)
+    (more,) = re.findall(r"\.\. entries 1 to (\d+) of (\d+); `dsa show (\S+) --after (\d+)` shows more", first)
     assert more == (more[0], str(len(entries)), RUN, more[0])
     assert isinstance(entries[int(more[0])], EventEntry), "pages end before an event"
     second = shown("--after", more[0])
@@ -398,7 +398,7 @@ resumed by ann with model n
                  assistant asks for read {{"file": "a\\nb"}}
 1.1.1.2        read {{"file": "a\\nb"}}  333333333333
                  failed: OSError: no route
-                 resumed: it had failed; it is performed again
+                 resumed: the call had failed; it is performed again
                  error GONE: no such file
                  gave {{"lines": 2}}
                  person approves 555555555555

@@ -136,7 +136,7 @@ def test_refused_requests_are_retried_and_each_retry_is_reported():
 def test_last_failure_states_the_number_of_tries():
     with (
         serving(refusing(503, {}, "retry-after: 0")) as (address, _),
-        pytest.raises(GenerationError, match=r"It was tried 3 times\.$"),
+        pytest.raises(GenerationError, match=r"The request was tried 3 times\.$"),
     ):
         made(address, retries=2).generate(CONTEXT)
 
@@ -164,7 +164,7 @@ def test_prompt_is_limited_to_max_prompt_tokens():
     history = tuple((f"attempt {number}", f"reason {number}") for number in range(30))
     with serving(HELLO) as (address, requests):
         made(address, max_prompt_tokens=300).generate(Context(AmbientEnvironment(), "Psi", "attempt 29", history))
-        with pytest.raises(GenerationError, match="one for each byte"):
+        with pytest.raises(GenerationError, match="one token for each byte"):
             made(address, max_prompt_tokens=300).generate(Context(AmbientEnvironment(), "é" * 151))
     (request,) = requests
     assert 250 < len(request.body["messages"][0]["content"].encode()) <= 300
@@ -394,5 +394,5 @@ def test_artifact_is_the_final_answer_however_it_is_split_or_escaped(content, sa
 
 def test_answer_with_only_a_draft_is_an_error():
     draft = answered(events([chunk({"content": "<think>never"}), finished("stop")]))
-    with serving(draft) as (address, _), pytest.raises(GenerationError, match="only a draft"):
+    with serving(draft) as (address, _), pytest.raises(GenerationError, match="only its reasoning, without an answer"):
         made(address).generate(CONTEXT)

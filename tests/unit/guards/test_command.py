@@ -164,7 +164,7 @@ def test_error_explains_a_program_that_only_root_can_read(tmp_path):
     (closed / "tool").chmod(0o755)
     if probe("limits").fault or "own user" not in probe("limits").features:
         pytest.skip("root stays root here")
-    with pytest.raises(SandboxError, match="'limits': Permission denied; it runs as a user who may not read it"):
+    with pytest.raises(SandboxError, match="'limits': Permission denied; the sandbox's user may not read the program"):
         judge("x", str(closed / "tool"), rung="limits")
 
 
@@ -182,7 +182,7 @@ def test_rung_without_a_required_feature_runs_nothing():
         ({"command": "sh", "file": "../x"}, "is not in the working folder"),
         ({"command": "sh", "read": ("../x",)}, "is not in the working folder"),
         ({"command": "sh", "read": ("nothing-here",)}, "no file or folder 'nothing-here'"),
-        ({"command": "sh", "read": ("checks",), "file": "checks/x"}, "read-only"),
+        ({"command": "sh", "read": ("checks",), "file": "checks/x"}, "may not change"),
         ({"command": "sh", "timeout_s": 0}, "not a valid time limit"),
         ({"command": "sh", "memory_mb": 0}, "too little"),
         ({"command": "sh", "require": ("wings",)}, "'wings' is neither a feature nor a rung"),

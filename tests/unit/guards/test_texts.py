@@ -28,7 +28,7 @@ def says(guard, text):
 
 def test_pattern_is_found_matched_whole_or_absent():
     assert says(RegexGuard(r"\d+"), "a 1 b") == ""
-    assert r"must have the form \d+" in says(RegexGuard(r"\d+"), "none")
+    assert r"must contain the pattern \d+" in says(RegexGuard(r"\d+"), "none")
     assert says(RegexGuard(r"a.b", whole=True), "a\nb") == ""
     assert says(RegexGuard(r"a.b", whole=True), "xa\nb") != ""
     assert says(RegexGuard("TODO", absent=True), "done") == ""

@@ -96,7 +96,10 @@ def test_large_ordinary_payload_is_judged():
         ),
         ({"patternProperties": {"(a)\\1": True}}, "has a pattern that cannot be used"),
         ({"patternProperties": {"a": True}, "unevaluatedProperties": False}, "unevaluatedProperties together with"),
-        ({"$schema": "http://json-schema.org/draft-07/schema#"}, "is of 'http://json-schema.org/draft-07/schema#'"),
+        (
+            {"$schema": "http://json-schema.org/draft-07/schema#"},
+            "has the dialect 'http://json-schema.org/draft-07/schema#'",
+        ),
         ({"$defs": {"a": {"$schema": "http://json-schema.org/draft-07/schema#"}}}, "only https://json"),
         ({"type": "objekt"}, r"is not a valid JSON Schema: at \$\.type"),
         ({"$ref": "other.json"}, "refers to 'other.json'"),

@@ -228,10 +228,10 @@ class ForgetsToRefuse(SteppedMachine):
 @pytest.mark.parametrize(
     ("make", "word"),
     [
-        (ShipsTwice, "refused: late, the implementation ship"),
-        (ShipsAfterAStop, "refused: late, the implementation ship"),
+        (ShipsTwice, "refused: late, but the implementation says ship"),
+        (ShipsAfterAStop, "refused: late, but the implementation says ship"),
         (MovesByItself, "while charge is not answered"),
-        (ForgetsToRefuse, "the implementation no effects"),
+        (ForgetsToRefuse, "but the implementation says no effects"),
     ],
 )
 def test_simulated_faults_expose_careless_implementations(make, word):

@@ -65,7 +65,10 @@ def test_worst_choice_counts():
     assert verdict == "VIOLATED"
     chosen, _, nobody = reason.partition("; ")
     assert chosen == "the probability is 0 to 1, depending on the choices, at worst 0"
-    assert nobody == "nothing comes from outside in waiting: with --event, `dsa odds` takes odds for what does"
+    assert (
+        nobody
+        == "nothing comes from outside in waiting: to give odds for events that come there, use `dsa odds` with --event"
+    )
     assert judged(TOOLS, "expected run_tool <= 3")[0] == "HOLDS"
     assert judged(TOOLS, "expected run_tool <= 2")[0] == "VIOLATED"
 

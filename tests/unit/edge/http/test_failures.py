@@ -149,7 +149,7 @@ def test_used_up_quota_is_not_retried(bodies, used_up):
             "rate_limit",
             *((False, None) if used_up else (True, 0.5)),
         )
-        assert ("is used up; look at its account" in str(error)) == used_up
+        assert ("is used up; check your account there" in str(error)) == used_up
 
 
 def test_quota_is_retried_if_the_server_says_when_it_is_back():

@@ -92,14 +92,14 @@ def test_wait_never_exceeds_the_setting(monkeypatch):
     monkeypatch.setenv(VARIABLE, "0.2")
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    with pytest.raises(GenerationError, match=r"cannot be reached at .* It was tried 2 times\.$"):
+    with pytest.raises(GenerationError, match=r"cannot be reached at .* The request was tried 2 times\.$"):
         asked(address)
 
 
 def test_server_that_asks_for_too_long_a_wait_is_reported():
     with serving(refusing(429, {}, "retry-after: 31")) as (address, requests), pytest.raises(GenerationError) as error:
         asked(address)
-    assert str(error.value).endswith("asks to wait 31 s, and 30 s is the longest wait in all.")
+    assert str(error.value).endswith("asks to wait 31 s, but the longest allowed wait is 30 s in all.")
     assert len(requests) == 1
 
 

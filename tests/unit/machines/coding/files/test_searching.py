@@ -63,9 +63,9 @@ def test_files_written_for_people_are_not_searched(searched, tmp_path):
 
 def test_search_without_results_suggests_what_may_be_meant(searched):
     assert searched.search("print|re", "src")["result"] == (
-        "no line in 2 files contains it as a text (for a regular expression, set is_regex=true)"
+        "no line in 2 files contains the pattern as a text (for a regular expression, set is_regex=true)"
     )
-    assert searched.search("nothing", "src")["result"] == "no line in 2 files contains it"
+    assert searched.search("nothing", "src")["result"] == "no line in 2 files contains the pattern"
     assert refused(searched.search, "x", "nowhere")[0] == "no_such_file"
     assert refused(searched.search, "x", ".git")[0] == "protected_path"
     assert refused(searched.search, "x", ".git/config")[0] == "protected_path"

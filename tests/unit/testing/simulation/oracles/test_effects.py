@@ -394,5 +394,5 @@ def test_timer_fires_no_later_than_a_longer_one_that_waits_for_it(other_s, is_br
     rung = fed("after 5s", source="here", seq=1)
     assert bool(effect_oracles.a_timer_fires_when_it_is_due.judge(later(found, 3), rung)) == is_broken
     assert effect_oracles.a_timer_fires_when_it_is_due.judge(found, fed("after 9s", source="here", seq=1)) == (
-        None if not is_broken else "after 9s of here rang 1 s too early"
+        None if not is_broken else "after 9s of here fired 1 s too early"
     )
