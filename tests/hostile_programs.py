@@ -77,9 +77,9 @@ SIZE = {
     "huge result in pieces": Hostile("def answer(n): return ['x' * 40_000] * 100", "the results are larger"),
     "huge number": Hostile("def answer(n): return 1 << 10_000_000", "the results are larger"),
     "nested result": Hostile(
-        "def answer(n):\n x = []\n for _ in range(100_000): x = [x]\n return x", "cannot be written down"
+        "def answer(n):\n x = []\n for _ in range(100_000): x = [x]\n return x", "cannot be written as a literal"
     ),
-    "endless result": Hostile("def answer(n):\n x = []\n x.append(x)\n return x", "cannot be written down"),
+    "endless result": Hostile("def answer(n):\n x = []\n x.append(x)\n return x", "cannot be written as a literal"),
     "deep recursion": Hostile("def answer(n): return answer(n + 1)", "raised RecursionError"),
     "deep recursion in C": Hostile(
         "import sys\nsys.setrecursionlimit(10**9)\ndef answer(n):\n x = []\n for _ in range(10**6): x = [x]\n return str(x)"

@@ -181,14 +181,14 @@ def _effect_faults(machine: Machine, effect: Effect) -> Iterator[tuple[str, Effe
     if effect.at_once is not None and effect.name in machine.numbered_effects:
         for limit in (_changed_limit(effect.at_once, 1), _changed_limit(effect.at_once, -1)):
             if all(int(evaluate(limit, values)) >= 1 for values in (machine.constants, minima(machine))):
-                what = f"'at once' is {expr.unparse(limit)} instead of {expr.unparse(effect.at_once)}"
+                what = f"at once {expr.unparse(limit)} instead of {expr.unparse(effect.at_once)}"
                 yield what, attrs.evolve(effect, at_once=limit)
     if effect.time_limit_ms is not None:
         yield "time limit dropped", attrs.evolve(effect, time_limit_ms=None)
     if effect.name in machine.answers or effect.in_doubt:
         for other in ("retry", "ask", "fail"):
             if effect.in_doubt and other != effect.in_doubt:
-                yield f"'in doubt' is {other} instead of {effect.in_doubt}", attrs.evolve(effect, in_doubt=other)
+                yield f"in doubt {other} instead of {effect.in_doubt}", attrs.evolve(effect, in_doubt=other)
 
 
 def _changed_limit(limit: Expr, by: int) -> Expr:
@@ -403,7 +403,7 @@ def _update_faults(machine: Machine, update: Assign | Revoke) -> Iterator[tuple[
     name, value = update.variable, update.value
     if name in expr.names(value):
         twice = _read_again(value, name)
-        yield f"{name} = {expr.unparse(twice)}, the update applied twice", Assign(name, twice)
+        yield f"{name} = {expr.unparse(twice)}, its update doubled", Assign(name, twice)
     domain = machine.values_of[name]
     if domain.contains(True):  # noqa: FBT003  (a truth value)
         yield (

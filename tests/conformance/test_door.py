@@ -467,7 +467,7 @@ def test_removed_run_is_gone_and_its_id_cannot_be_reused(door: Callable[[Test], 
         assert desk.runs.ids() == (other.id,)
         with pytest.raises(UnknownRunError):
             desk.runs.get(run.id)
-        with pytest.raises(StoreError, match="there was already a run with this id; use a new id"):
+        with pytest.raises(StoreError, match="there was already a run with this id"):
             await desk.start(run_id=run.id)
         with pytest.raises(UnknownRunError):
             await desk.runs.remove(run.id)

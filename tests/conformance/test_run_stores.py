@@ -307,7 +307,7 @@ def test_message_is_posted_once(store, journal):
 def test_message_with_the_id_of_another_is_refused(store, journal, run, other):
     store.create("r2", "", [])
     store.post("r1", APPROVAL)
-    with pytest.raises(StoreError, match="another message has the id m1"):
+    with pytest.raises(StoreError, match="the id m1 belongs to a different message"):
         store.post(run, other)
     assert (store.waiting_messages("r1"), store.waiting_messages("r2")) == ((APPROVAL,), ())
 

@@ -117,9 +117,7 @@ def test_stalled_process_whose_run_was_taken_over_records_nothing_and_stops(effe
 def test_opening_a_store_times_out_while_a_stopped_process_is_writing():
     with stalled(IN_A_WRITE) as pair:
         os.waitpid(pair.process.pid, os.WUNTRACED)
-        refused = (
-            "another process has been writing to it for 0.05 s; is it stopped\\? `fuser .*ledger.db-lock` says which"
-        )
+        refused = "another process has been writing to the file for 0.05 s; is that process stopped\\? `fuser .*ledger.db-lock` shows which"
         with pytest.raises(StoreError, match=f"cannot be written: {refused}"):
             SqliteStore(pair.path, lock_patience_s=0.05)
         assert pair.let_go_on() == "finished: done"

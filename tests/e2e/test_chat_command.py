@@ -71,7 +71,7 @@ def test_line_starting_with_a_slash_is_a_command(chat, tmp_path):
         (("gone.csv", "--model", "scripted:script.md", "--ask", "x"), 2, "gone.csv: does not exist"),
         (("numbers.csv", "--ask", "x"), 1, "the local model cannot call tools"),
         (("numbers.csv", "--model", "scripted:gone.md", "--ask", "x"), 2, "the script cannot be read"),
-        (("--resume", "last", "--ask", "x"), 2, "no run is kept here"),
+        (("--resume", "last", "--ask", "x"), 2, "no run is stored here"),
         (("numbers.csv", "--resume", "last"), 2, "--resume continues with the settings of the conversation"),
         (("--model", "scripted:script.md", "--param", "max_rounds=0", "--ask", "x"), 2, "max_rounds"),
     ],
@@ -98,7 +98,7 @@ def test_budget_holds_and_survives_a_resume(chat):
 @pytest.mark.parametrize("arguments", [("--ask", " "), ("--json",)])
 def test_empty_message_is_refused(chat, arguments):
     done = chat("numbers.csv", "--model", "scripted:script.md", *arguments)
-    assert (done.returncode, "say something" in done.stderr) == (2, True)
+    assert (done.returncode, "give a message that is not empty" in done.stderr) == (2, True)
 
 
 def test_failed_turn_gives_its_reason_in_text_and_in_json(chat):
@@ -231,9 +231,9 @@ def test_named_secret_is_never_stored_not_even_on_resume(chat, tmp_path):
     (tmp_path / "two.md").write_text("```\nOne.\n```\n```\nTwo.\n```\n")
     begun = ("numbers.csv", "--model", "scripted:two.md", "--secret", "MINE", "--ask", "Is it hunter22?")
     done = chat(*begun, MINE="hunter22")
-    assert (done.returncode, "--ask has a secret in it" in done.stderr) == (0, True), done.stderr
+    assert (done.returncode, "--ask contains a secret" in done.stderr) == (0, True), done.stderr
     again = chat("last", command="resume", said="It was hunter22\n", MINE="hunter22")
-    assert (again.returncode, "has a secret in it" in again.stderr, "Two." in again.stdout) == (0, True, True)
+    assert (again.returncode, "contains a secret" in again.stderr, "Two." in again.stdout) == (0, True, True)
     assert not any(b"hunter22" in path.read_bytes() for path in (tmp_path / ".dsa").rglob("*") if path.is_file())
     unset = chat("numbers.csv", "--secret", "GONE", "--ask", "x")
     assert (unset.returncode, "--secret takes the name of a variable" in unset.stderr) == (2, True)

@@ -132,7 +132,7 @@ def test_call_without_a_result_shows_its_progress(tmp_path):
     page = ChatPage("/runs/x", None)
     for entry in entries[:taken]:
         page.take(entry)
-    assert "It has not begun" in Outline(page.markup().html).text
+    assert "This call waits until earlier calls are done." in Outline(page.markup().html).text
     for entry in entries[taken : begun + 1]:
         page.take(entry)
     assert "It is under way." in Outline(page.markup().html).text

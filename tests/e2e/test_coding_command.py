@@ -33,7 +33,7 @@ def test_json_option_prints_one_object(code, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--resume", "nix"), "no run is kept here"),
+        (("--resume", "nix"), "no run is stored here"),
         ((" ",), "GOAL is empty"),
         (("Do it", "--mode", "nix"), "'nix' is not one of"),
         (("Do it", "--budget", "nix=1"), "'nix=1' is not a budget"),
@@ -131,7 +131,7 @@ def test_next_question_is_shown_in_full_after_send_and_resume(code, tmp_path):
     for command, said in (("send", ("denied", "use b instead")), ("resume", ())):
         done = code("last", *said, command=command)
         assert done.returncode == 3, done.stderr
-        question, _, after = done.stdout.partition("to allow it: dsa send ")
+        question, _, after = done.stdout.partition("to allow this call: dsa send ")
         assert "write_file needs permission:" in question
         assert ("+two" in question, "+one" in question) == (True, False)
         assert re.match(r"\S+ permitted; other answers: permitted always, denied WHY\n", after), done.stdout
@@ -150,7 +150,7 @@ def test_permission_request_for_a_command_shows_its_folder_and_all_its_input(cod
     whole = f"run_cmd needs permission:\n  python x.py\n  in the folder sub\n  with this standard input:\n{shown}"
     assert whole in done.stdout
     sent = code("last", "denied", command="send")
-    assert "run_cmd needs permission:\n  python x.py\nto allow it" in sent.stdout, sent.stdout
+    assert "run_cmd needs permission:\n  python x.py\nto allow this call" in sent.stdout, sent.stdout
 
 
 def test_denied_call_is_recorded_and_not_made(code, tmp_path):
@@ -406,7 +406,7 @@ def test_every_command_that_ends_a_run_exits_with_the_code_of_its_outcome(
 
 def test_printed_commands_to_continue_can_be_pasted(code, tmp_path):
     done = code("Do it", "--runs", "my runs")
-    assert re.search(r"^to allow it: dsa send \S+ permitted --runs 'my runs'; other answers: permitted always, denied WHY$", done.stdout, re.MULTILINE)  # fmt: skip
+    assert re.search(r"^to allow this call: dsa send \S+ permitted --runs 'my runs'; other answers: permitted always, denied WHY$", done.stdout, re.MULTILINE)  # fmt: skip
     found = re.search(r"^or answer here: dsa (code --resume \S+ --runs 'my runs')$", done.stdout, re.MULTILINE)
     assert found is not None, done.stdout
     again = subprocess.run([*DSA, *shlex.split(found[1])], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -467,7 +467,7 @@ def test_module_given_by_with_replaces_the_bindings_and_must_exist(code, tmp_pat
 def test_named_secret_is_never_stored(code, tmp_path, monkeypatch):
     monkeypatch.setenv("MINE", "hunter22")
     done = code("Write hunter22", "--secret", "MINE")
-    assert (done.returncode, "GOAL has a secret in it" in done.stderr) == (3, True), done.stderr
+    assert (done.returncode, "GOAL contains a secret" in done.stderr) == (3, True), done.stderr
     assert "[secret MINE]" in code("last", "--jsonl", command="show").stdout
     again = code("last", command="resume")
     assert (again.returncode, "goal: Write [secret MINE]" in again.stdout) == (3, True), again.stdout + again.stderr

@@ -140,7 +140,7 @@ def test_later_commit_contains_what_changed_since(tmp_path):
     )
     told, _ = shown(tmp_path, act, commit=True)
     assert re.findall(r"commit \w{12}: (.*)", told) == ["a.py", "b.py, gone.py, old.py"]
-    assert told.count("nothing_to_commit: nothing has changed in what this run has written") == 1
+    assert told.count("nothing_to_commit: nothing has changed in the files that this run has written") == 1
     status = subprocess.run(["git", "status", "--short"], cwd=workspace, capture_output=True, text=True, check=True)
     assert [line for line in status.stdout.splitlines() if "agent_" not in line] == []
 

@@ -330,7 +330,7 @@ def test_run_stopped_while_parts_work_is_cancelled_for_good(tmp_path):
         assert len(parts) == 2
     with open_runs(tmp_path / "runs") as runs:
         assert unfinished_run(GOAL, tmp_path / "workspace", runs) is None
-        with pytest.raises(DsaError, match=f"is a part of {agent.run_id}"):
+        with pytest.raises(DsaError, match=f"is a part of run {agent.run_id}"):
             Agent.resume(next(iter(parts)), runs)
 
 

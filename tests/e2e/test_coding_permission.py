@@ -150,10 +150,12 @@ def test_module_created_after_permission_was_requested_is_not_run(code, tmp_path
 def test_place_printed_after_a_refusal_is_that_of_the_question(code, tmp_path):
     (tmp_path / "work" / "job.py").write_text(LEFT)
     first = code("Do it", script=(PLAN, calls(("run_cmd", RUN)), DONE))
-    (place,) = [line.split()[5] for line in first.stdout.splitlines() if line.startswith("to allow it: dsa send")]
+    (place,) = [
+        line.split()[6] for line in first.stdout.splitlines() if line.startswith("to allow this call: dsa send")
+    ]
     again = code(f"{place.partition('@')[0]}@1", "permitted", command="send")
     assert again.returncode == 1
-    assert f"to allow it: dsa send {place} permitted" in again.stdout
+    assert f"to allow this call: dsa send {place} permitted" in again.stdout
     assert code(place, "permitted", command="send").returncode == 0
 
 
@@ -183,7 +185,9 @@ def test_second_permission_for_one_call_does_not_permit_another(code, tmp_path):
     (work / "job.py").write_text("import sys\nopen(f'{len(sys.argv)}.txt', 'w')\n")
     asked = calls(("run_cmd", RUN), ("run_cmd", {"cmd": ["python", "job.py", "--delete-everything"]}))
     first = code("Do it", script=(PLAN, asked, DONE))
-    (shown,) = [line.split()[5] for line in first.stdout.splitlines() if line.startswith("to allow it: dsa send")]
+    (shown,) = [
+        line.split()[6] for line in first.stdout.splitlines() if line.startswith("to allow this call: dsa send")
+    ]
     assert code(shown, "permitted", command="send").returncode == 3
     again = code(shown, "permitted", command="send")
     assert (again.returncode, sorted(each.name for each in work.glob("*.txt"))) == (1, ["1.txt"])

@@ -78,7 +78,7 @@ def test_command_line_overrides_settings_of_a_file(code, tmp_path):
             "[code]\npolling = ['nosuch']\n",
             "'nosuch' is unknown; use a read-only tool (list_dir, read_file",
         ),
-        (("Do it",), "[code]\npolling = ['write_file']\n", "'write_file' is unknown; use a tool that only looks"),
+        (("Do it",), "[code]\npolling = ['write_file']\n", "'write_file' is unknown; use a read-only tool"),
         (
             ("Do it",),
             "[code]\npolling = ['make wait']\n",
@@ -101,7 +101,7 @@ def test_command_line_overrides_settings_of_a_file(code, tmp_path):
             "does not fit this goal: 'Plan a trip' needs no tool",
         ),
         (("Do it",), "[code\n", "the configuration cannot be read"),
-        (("--resume", "last"), "", "no run is kept here"),
+        (("--resume", "last"), "", "no run is stored here"),
     ],
 )
 def test_unusable_arguments_and_settings_are_reported_in_a_sentence(code, tmp_path, arguments, settings, says):
@@ -119,7 +119,7 @@ def test_settings_in_a_project_file_of_the_workspace_must_be_named(code, tmp_pat
     (tmp_path / "script.md").write_text("".join(map(block, (PLAN, WRITE, DONE))))
     typed = [*DSA, "code", "Do it", "--model", "scripted:../script.md"]
     done = subprocess.run(typed, cwd=tmp_path / "work", capture_output=True, text=True, check=False)
-    assert (done.returncode, "use --config pyproject.toml" in done.stderr) == (2, True)
+    assert (done.returncode, "add --config pyproject.toml" in done.stderr) == (2, True)
     named = subprocess.run([*typed, "--config", "pyproject.toml"], cwd=tmp_path / "work", capture_output=True, text=True, check=False)  # fmt: skip
     assert named.returncode == 0, named.stderr
 

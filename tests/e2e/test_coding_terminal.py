@@ -44,7 +44,7 @@ def typed(tmp_path):
         with subprocess.Popen(command, cwd=tmp_path, **files, **own) as process:
             os.close(theirs)
             try:
-                shown = _shown_until(ours, "or why not: ")
+                shown = _shown_until(ours, "or your reason against it: ")
                 time.sleep(
                     0.2
                 )  # Python handles no signal between the prompt and its wait for keys; no person types as fast
@@ -99,7 +99,10 @@ def test_permission_is_requested_at_the_terminal(typed, tmp_path, answer, code, 
     assert (ended, says in shown, "Traceback" in shown) == (code, True, False), shown
     assert (tmp_path / "work" / "a.txt").exists() == is_written
     asked = 2 if "?" in answer else 1
-    assert (shown.count("or why not: "), "always: the same, and allow others like it" in shown) == (asked, asked == 2)
+    assert (shown.count("or your reason against it: "), "always: make the call, and allow similar calls" in shown) == (
+        asked,
+        asked == 2,
+    )
     assert re.search(r"^[0-9T]+-coding-\w+: ", shown, re.MULTILINE), shown
 
 

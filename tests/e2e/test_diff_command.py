@@ -93,5 +93,5 @@ def test_run_in_flight_continues_only_under_a_compatible_edited_table(dsa, tmp_p
     assert [entry.line for entry in steps] == [46, 47, 49, 49, 50], "from there on, lines of the new document"
     keys = [entry.key for entry in after if isinstance(entry, EffectEntry)]
     assert len(keys) == len(set(keys))
-    assert dsa("replay", "last").stdout.splitlines()[1].startswith("derived again, every entry is the same")
+    assert dsa("replay", "last").stdout.splitlines()[1].startswith("every entry is the same when it is derived again")
     assert "goes on under " in dsa("show", "last").stdout

@@ -58,7 +58,7 @@ def test_run_cut_off_during_a_model_call_can_be_finished(dsa, tmp_path, how, cod
     assert done.returncode == code, done.stderr
     (run,) = (path.name for path in (tmp_path / ".dsa").glob("*-dual_state-*"))
     if code == 130:
-        assert f"kept in .dsa/{run}: `dsa resume {run}` goes on" in done.stderr
+        assert f"saved in .dsa/{run}; `dsa resume {run}` continues the run" in done.stderr
     stands = "interrupted" if code == 130 else "cut off"
     assert re.search(rf"^{run} .* generating +{stands} ", dsa("runs").stdout, re.MULTILINE)
     told = dsa("show", "last").stdout

@@ -63,7 +63,7 @@ def test_oversized_answer_fails_within_bounded_memory(tmp_path, pieces, says):
         ("# m\n" + "x" * 12_000_000, "has 12,000,004 bytes; the limit is 2,000,000 characters"),
         ("# m\n" + "x" * MOST_CHARACTERS, "the document has 2,000,004 characters; the limit is 2,000,000"),
         (f"# m\n\n## States\n{'| x ' * 50_000}|\n{'| - ' * 50_000}|\n", "this table has 50,000 columns; the limit is 200"),
-        (f"# m\n\n## Transitions\n| source | event | if | target |\n| - | - | - | - |\n| a | b | {'(' * 900_000} | c |\n", "nested more than 60 deep"),
+        (f"# m\n\n## Transitions\n| source | event | if | target |\n| - | - | - | - |\n| a | b | {'(' * 900_000} | c |\n", "nested more than 60 levels deep"),
         ("# m\n" + ">" * 1_000_000 + " x\n", "1 error,"),
         ("# m\n" + "".join(f"{'  ' * depth}- x\n" for depth in range(1_300)), "1 error,"),
         ("# m\n" + "[" * 900_000 + "]" * 900_000, "1 error,"),

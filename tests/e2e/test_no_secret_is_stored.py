@@ -217,7 +217,7 @@ def ledger(world):
 
 def test_texts_of_models_guards_policies_and_people_are_stored_without_secrets(world):
     _, told = world("run", "leaks.md", f"make it with {AWKWARD} and {SHAPED}", "--log", "debug")
-    assert "note: the specification has a secret in it" in told
+    assert "note: the specification contains a secret" in told
     assert "asking with [secret AWKWARD_KEY] [secret openai-key] [secret WORD]" in told
     assert world.traces
     entries = ledger(world)
@@ -243,12 +243,12 @@ def test_text_with_a_secret_waits_for_a_person_who_sees_a_note(world):
     """The model repeats the secret in all attempts, which are stored without it; a person amends the text with the secret again, then approves it."""
     (world.folder / "mine.py").write_text(BINDINGS.replace("== 1 else", "== 9 else"))
     told, _ = world("run", "leaks.md", "make it", "--with", "mine.py", codes=(3,))
-    assert re.search(r"^redacted  g 3 had AWKWARD_KEY, WORD, openai-key: it is kept", told, re.MULTILINE)
+    assert re.search(r"^redacted  g 3 had AWKWARD_KEY, WORD, openai-key: the text is stored", told, re.MULTILINE)
     amended = json.dumps({"content": f"better: {AWKWARD}"})
     told, noted = world(
         "send", "last", "amended", "--data", amended, "--log", "info", "--log-format", "json", codes=(3,)
     )
-    assert "note: what is sent has a secret in it; the run, and its model, get [secret AWKWARD_KEY]" in noted
+    assert "note: what is sent contains a secret; the run and its model get [secret AWKWARD_KEY]" in noted
     assert "redacted  g 4 had AWKWARD_KEY" in told
     assert all(json.loads(line) for line in noted.splitlines() if not line.startswith("note: "))
     told, _ = world("send", "last", "approved", f"fine, {NAMED}", "--json")
@@ -283,7 +283,7 @@ def test_answer_of_a_person_is_stored_without_secrets(world):
     told, _ = world("resume", "last", codes=(3,))
     key = re.search(r"--retry (\S+)", told)[1]
     told, noted = world("send", "last", "told", AWKWARD, "--answers", key, "--otel")
-    assert "note: what is sent has a secret in it" in noted
+    assert "note: what is sent contains a secret" in noted
     assert ledger(world)[-1]["kind"] in {"row", "result"}
     assert leaks(world) == []
 

@@ -125,7 +125,7 @@ def test_resumed_run_uses_the_secrets_chosen_at_its_start(dsa, tmp_path):
     world = {"WORD": "opensesame", "MY_KEY": "no-secret-at-all"}
     done = dsa("run", "dual_state", "opensesame no-secret-at-all", "--model", "scripted:replies.md", *chosen, **world)
     assert done.returncode == 1, "the script has no second reply"
-    assert "the specification has a secret in it; the run, and its model, get [secret WORD]" in done.stderr
+    assert "the specification contains a secret; the run and its model get [secret WORD]" in done.stderr
     (tmp_path / "replies.md").write_text("```\n'TICKET-12'\n```\n\n```\ndef add(a, b): return 'TICKET-13'\n```\n")
     done = dsa("resume", "last", "--quiet", **world)
     kept = dsa("show", "last", "--jsonl").stdout

@@ -138,7 +138,9 @@ def test_interrupted_run_says_how_to_continue(dsa, tmp_path):
     done = dsa(*ASK, "--with", "counted.py", KILL="before web_search_policy 1.1.1.2", SIGNAL="SIGINT")
     assert done.returncode == 130
     (run,) = (path.name for path in (tmp_path / ".dsa").glob("*-policy-*"))
-    assert f"interrupted; what was done so far is saved in .dsa/{run}; `dsa resume {run}` goes on" in done.stderr
+    assert (
+        f"interrupted; what was done so far is saved in .dsa/{run}; `dsa resume {run}` continues the run" in done.stderr
+    )
     assert dsa("resume", run).returncode == 0
 
 
@@ -201,7 +203,7 @@ def test_run_held_by_another_process_is_refused_until_taken_over(dsa, tmp_path):
         )
         done = dsa("resume", "last")
         assert done.returncode == 1
-        assert re.search(f"{held}.*: that process is alive, and goes on with it; --take takes", done.stderr)
+        assert re.search(f"{held}.*: that process is alive and goes on with the run; --take takes", done.stderr)
         done = dsa("send", "last", "text", "tea", "--answers", "1/1/1.1", "--take")
         assert (done.returncode, "\ntea\n" in done.stdout) == (0, True), done.stderr
         _, said = holder.communicate("coffee\n", timeout=60)

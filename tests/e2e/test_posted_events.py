@@ -119,7 +119,7 @@ def test_event_that_holder_does_not_take_waits_in_inbox(held, send, tmp_path):
     holder = held("deaf")
     done = send("last", "approved", "--timeout", "500ms")
     assert (done.returncode, done.stderr) == (3, "")
-    assert done.stdout.startswith("approved is posted, not taken yet: process ")
+    assert done.stdout.startswith("approved is posted but not taken yet, because process ")
     told = json.loads(send("last", "approved", "--timeout", "0s", "--json").stdout)
     assert told["exit_code"] == 3
     with open_runs(tmp_path / ".dsa") as runs:

@@ -113,7 +113,7 @@ def test_claims_that_need_no_proof_are_listed_and_do_not_fail(tmp_path: Path) ->
     assert done.returncode == 0, done.stdout
     assert re.search(r"^-{8} .* every run comes to rest .* not shown: no rank was found", done.stdout, re.MULTILINE)
     assert re.search(r"^-{8} .* expected ask <= 2 +odds hold at given values only", done.stdout, re.MULTILINE)
-    assert re.search(r": 8 PROVED; 1 about odds: dsa check judges it, in", done.stdout)
+    assert re.search(r": 8 PROVED; left out: 1 about odds \(dsa check judges it\), in", done.stdout)
     found = json.loads(dsa("prove", "--json", str(tmp_path / "on.md")).stdout)
     assert (found["proved"], found["rest"]["verdict"]) == (True, "UNKNOWN")
     assert [proof["for_all_values"] for proof in found["properties"]] == [True, False]

@@ -47,7 +47,7 @@ def test_run_says_that_it_waits_for_a_review(waiting):
 def test_timeline_and_provenance_call_the_verdict_a_review(waiting):
     told = dsa("show", "last").output
     assert "code attempt 2: review (code.review): review: A person must review this." in told
-    assert "review  code attempt 2 waits for a person" in told
+    assert "review  attempt 2 of code waits for a person" in told
     assert "review: review: A person must review this." in dsa("show", "last", "--provenance").output
 
 

@@ -230,8 +230,8 @@ def edit_distance(a, b):
 def test_demo_announces_how_each_document_ends_and_both_do(invoke, tmp_path):
     result = invoke(demo, script=KATAS + WRONG * 3)
     assert result.exit_code == 0, result.output
-    assert "this should end: succeeded" in result.output
-    assert "this should end: failed" in result.output
+    assert "the expected outcome is: succeeded" in result.output
+    assert "the expected outcome is: failed" in result.output
     assert "failed at edit_distance after 3 attempts" in result.output
     first, second = sorted((tmp_path / ".dsa").glob("*-*-*"), key=lambda path: "exhausted" in path.name)
     assert len(list(first.glob("*-passed.py"))) == 7

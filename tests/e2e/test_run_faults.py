@@ -109,7 +109,7 @@ def test_ctrl_c_stores_finished_work_and_exits_with_130(dsa, tmp_path, json_want
     done = captured(dsa, "dual_state", "--with", "mine.py", *(["--json"] if json_wanted else []))
     assert done.returncode == 130
     (kept,) = (tmp_path / ".dsa").glob("*-*-*")
-    assert f"interrupted; what was done so far is kept in .dsa/{kept.name}" in done.stderr.decode()
+    assert f"interrupted; what was done so far is saved in .dsa/{kept.name}" in done.stderr.decode()
     ledger = ledger_of(kept)
     assert replay(loads((kept / "machine.md").read_text()), ledger).step("g").attempts == 1
     assert (kept / "g-1-rejected.py").exists()
@@ -155,7 +155,7 @@ def test_run_works_without_standard_output(dsa, tmp_path):
     ("arguments", "code", "told"),
     [
         (("chat", "t.csv", "--model", "scripted:script.md"), 0, "/help lists the commands"),
-        (("code", "Do", "-w", ".", "--mode", "ask", "--template", "fix", "--model", "scripted:calls.md"), 3, "to allow it: dsa send"),
+        (("code", "Do", "-w", ".", "--mode", "ask", "--template", "fix", "--model", "scripted:calls.md"), 3, "to allow this call: dsa send"),
     ],
     ids=["chat", "code"],
 )  # fmt: skip

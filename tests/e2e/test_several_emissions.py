@@ -312,7 +312,7 @@ def test_program_must_name_the_question_too(asked):
     async def play():
         async with dsa.open_runs(str(folder / ".dsa")) as runs:
             (summary,) = await runs.list(waiting_for="yes")
-            with pytest.raises(OccurrenceError, match="name its place, one of 1/1, 1/2"):
+            with pytest.raises(OccurrenceError, match="give the place of one of them: 1/1, 1/2"):
                 await runs.send(summary.run, "yes")
             first, second = await asyncio.gather(*(runs.send(summary.run, "yes", at="1/2") for _ in range(2)))
             assert {type(first), type(second)} == {Taken, Refusal}

@@ -64,7 +64,7 @@ def test_simulation_of_many_seeds_prints_its_figures(dsa):
         "kill", "power cut", "write fails", "sync fails", "damage", "takeover", "second holder", "clock forward",
         "clock back", "lost answer", "failure", "garbled answer", "doubled answer", "late answer", "stray event",
     }  # fmt: skip
-    assert lines[-3:-1] == ["row x boundary x fault: 120 of 120 triples hit (100.0%)", "oracles: all 54 kept"]
+    assert lines[-3:-1] == ["row x boundary x fault: 120 of 120 triples hit (100.0%)", "oracles: all 54 hold"]
     assert re.fullmatch(r"fingerprint [0-9a-f]{16}", lines[-1])
     assert re.fullmatch(r"\d+\.\d s, [\d,]+ runs a second with \d+ workers\n", done.stderr)
 
@@ -83,13 +83,13 @@ def test_results_do_not_depend_on_the_number_of_workers(dsa):
 
 
 def test_real_policies_of_a_shipped_machine_run(dsa):
-    assert "policies  real ones of advance_state, " in dsa("sim", "dual_state", "--seeds", "30").stdout
+    assert "policies  real ones for the effects advance_state, " in dsa("sim", "dual_state", "--seeds", "30").stdout
     story = dsa("sim", "dual_state", "--seed", "3").stdout
     assert "attempt 1: passed (g.passed)" in story
 
 
 def test_policy_runs_are_simulated_with_a_made_up_effect(dsa):
-    assert "oracles: all 54 kept" in dsa("sim", "policy", "--seeds", "200").stdout
+    assert "oracles: all 54 hold" in dsa("sim", "policy", "--seeds", "200").stdout
 
 
 def test_seed_is_shown_as_rows_of_the_table(dsa):
@@ -127,7 +127,7 @@ def test_too_few_seeds_fail_the_coverage_limit(dsa):
     assert "row x boundary x fault: 40 of 120 triples hit (33.3%, fewer than 100%)" in done.stdout
     assert done.stdout.count("  not hit: line 2") == 20
     assert "  and 60 more\n" in done.stdout
-    assert "oracles: all 54 kept" in done.stdout
+    assert "oracles: all 54 hold" in done.stdout
     dsa("sim", "letter.md", "--seeds", "40", "--coverage", "30")
     dsa("sim", "letter.md", "--seeds", "40")
     dsa("sim", "letter.md", "--seeds", "120", "--coverage", "100")
@@ -165,7 +165,7 @@ def test_properties_of_a_spec_are_checked(dsa):
 
 def test_endless_run_is_ended(dsa):
     done = dsa("sim", "endless.md", "--seeds", "120", "--coverage", "100")
-    assert "oracles: all 54 kept" in done.stdout
+    assert "oracles: all 54 hold" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -198,4 +198,4 @@ def test_report_says_when_faults_may_come_from_the_table(dsa, tmp_path):
         "twice.md has errors: DSA304 (see dsa check twice.md); faults in the report may come from the table"
         in done.stderr
     )
-    assert "a run stops only for a cause (S7): it was stopped by ambiguous" in done.stdout
+    assert "a run stops only for a cause (S7): the run was stopped by ambiguous" in done.stdout

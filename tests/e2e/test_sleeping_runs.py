@@ -111,7 +111,7 @@ def test_sleeping_run_is_not_held_and_shows_its_end_time(write):
     assert "to do" not in shown
     told = json.loads(typed("show", run, "--json"))
     assert told["due_ms"] == line["due_ms"]
-    assert "derived again, every entry is the same" in typed("replay", run)
+    assert "every entry is the same when it is derived again" in typed("replay", run)
     assert typed("work", "--once") == ""
     assert "accepted" in typed("send", run, "approved")
 

@@ -48,7 +48,7 @@ def test_options_for_drawings_are_refused(tmp_path):
     for option in ("--rows", "--full"):
         result = CliRunner().invoke(program, ["draw", str(page), "--format", "html", option])
         assert result.exit_code == 2
-        assert "as written" in result.output
+        assert "as it is written" in result.output
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")

@@ -120,7 +120,7 @@ def test_invalid_address_and_missing_server_are_reported(desk: Path) -> None:
     choosy = dsa(desk, "temporal://127.0.0.1:1/default", "work", "--machine", "order")
     assert (choosy.returncode, choosy.stderr.partition(",")[0]) == (
         2,
-        "a worker on Temporal cannot choose the runs of order",
+        "a worker on Temporal cannot serve only the runs of order",
     )
     assert "Traceback" not in wrong.stderr + nobody.stderr + choosy.stderr
 
@@ -197,7 +197,9 @@ def test_faults_of_a_server_are_explained(desk: Path, namespaces: Iterator[str])
         finally:
             page.shutdown()
             thread.join()
-    assert faults[0].startswith(f"no Temporal server answers at {other}: what listens there is not a Temporal server")
+    assert faults[0].startswith(
+        f"no Temporal server answers at {other}: the program that listens there is not a Temporal server"
+    )
     assert faults[1].startswith(f"the Temporal server at {host} has no namespace 'nosuch': use another, or create it")
 
 
@@ -212,7 +214,7 @@ def test_port_of_another_service_is_recognized_by_any_error() -> None:
     broken = "transport error: hyper::Error(Io, BrokenPipe, stream closed because of a broken pipe)"
     for text in ("h2 protocol error: http2 error", "operation was canceled", broken):
         words = fault_in_words(RPCError(text, RPCStatusCode.UNKNOWN, b""))
-        assert words.startswith("what listens there is not a Temporal server")
+        assert words.startswith("the program that listens there is not a Temporal server")
 
 
 async def fault(where: str) -> str:
@@ -314,8 +316,8 @@ def test_run_under_way_can_be_removed_after_ctrl_c(desk: Path, namespaces: Itera
         code, text = interrupted(desk, where, once=is_refused)
         run_id, *columns = dsa(desk, where, "runs").stdout.splitlines()[-1].split()
         assert (code, "interrupted" in columns) == (130, True), text
-        kept = f"what was done so far is kept in {run_id} at {where}"
-        assert f"interrupted; {kept}: `dsa resume {run_id} --runs {where}` goes on" in text
+        kept = f"what was done so far is saved in {run_id} at {where}"
+        assert f"interrupted; {kept}; `dsa resume {run_id} --runs {where}` continues the run" in text
         command = f"dsa resume {run_id} --take --runs {where}"
         words = f"run {run_id} is under way, and goes on by itself; interrupt it first, on its page (`dsa web`) or with `{command}` and Ctrl-C\n"
         assert (refusals[0].returncode, refusals[0].stderr) == (1, words)

@@ -156,7 +156,7 @@ def test_run_waiting_for_a_worker_says_for_which_one_and_can_be_moved(place: Pla
         assert line.rstrip().endswith(f"dsa work . --runs '{where}'")
         run_id = line.split()[1]
         shown = printed("show", run_id, folder=shop, where=place.where).splitlines()
-        assert shown[-1].startswith("it waits for a worker of the queue 'laptop'; start one")
+        assert shown[-1].startswith("the run waits for a worker of the queue 'laptop'; start one")
         assert begun(shop) == []
     finally:
         end(client)
@@ -198,7 +198,7 @@ def test_worker_without_the_folder_leaves_the_run_to_another_one(place: Place, s
             assert "Traceback" not in lines[1]
             wanted_worker = await runs.wanted_worker("in-attic")
             assert wanted_worker.startswith("a worker that can perform its effects; the last one cannot: ")
-            reason = lines[1].partition("not taken up: ")[2].partition("; it waits")[0]
+            reason = lines[1].partition("not taken up: ")[2].partition("; the run waits")[0]
             assert wanted_worker.endswith(reason)
             (each,) = [each for each in await runs.list() if each.run == "in-attic"]
             assert (each.status, each.queue, begun(shop)) == ("under way", "attic", [])
@@ -263,7 +263,7 @@ def test_work_on_a_folder_happens_where_the_folder_is(place: Place, shop: Path) 
     report = json.loads(printed(*goal, folder=place.desk, where=where))
     assert (report["state"], report["work"]["asks"]["tool"]) == ("working.approving", "write_file")
     sent = printed("send", report["run"], "permitted", folder=shop, where=place.where)
-    assert sent.startswith(f"waiting for {report['run']} to rest\n")
+    assert sent.startswith(f"waiting for {report['run']} to pause or end\n")
     assert "goal_complete" in sent
     assert (workspace / "hello.py").read_text() == "print(1)\n"
     assert "+print(1)" in printed("show", report["run"], "--diff", folder=place.desk, where=place.where)

@@ -102,7 +102,7 @@ def test_json_guard_can_be_interrupted_and_its_run_resumed(tmp_path, schema, val
         _, said = process.communicate(timeout=30)
     finally:
         process.kill()
-    assert (process.returncode, "interrupted; what was done so far is kept" in said) == (130, True), said
+    assert (process.returncode, "interrupted; what was done so far is saved" in said) == (130, True), said
     done = _dsa(tmp_path, "resume", "last")
     assert (done.returncode, " rejected " in done.stdout) == (1, True), done.stdout
     told = _dsa(tmp_path, "show", "last", "--jsonl").stdout

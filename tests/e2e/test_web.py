@@ -240,7 +240,7 @@ def test_evidence_has_lemmas_and_ranks(server):
     live = "/machines/1/live?have="
     news = server.until(live, lambda news: "What every machine must do" in news["replace"].get("proofs", ""))
     assert "rmax - retries" in Outline(news["replace"]["proofs"]).text
-    assert "a rank that falls" in Outline(news["replace"]["proofs"]).text
+    assert "a decreasing rank" in Outline(news["replace"]["proofs"]).text
 
 
 def test_surviving_mutants_link_to_their_lines(server, tmp_path):
@@ -269,7 +269,7 @@ def test_proofs_and_mutants_can_be_stopped(tmp_path):
         here.client.get(here.address)
         here.page("/machines/0")
         for name, activity, rest in (
-            ("mutants", "judging: ", "were not judged: stopped"),
+            ("mutants", "judging: ", "were not judged, because the work was stopped"),
             ("proofs", "proving: ", "UNKNOWN"),
         ):
             here.client.post(f"/machines/0/start/{name}")
@@ -293,7 +293,7 @@ def test_proofs_are_discarded_when_the_file_changes(server, tmp_path):
 def test_odds_match_the_command_and_have_a_plot(server, tmp_path):
     blank = server.page("/machines/1/odds").text
     assert "the odds of success are not known" in blank
-    assert "no odds of guard g: write them in the column pass of Guards, or fill in 'g passes', for example" in blank
+    assert "guard g has no odds: write them in the column pass of Guards, or fill in 'g passes', for example" in blank
     query = "pass.g=0.5&target=0.9&p.rmax=2"
     page = server.page(f"/machines/1/odds?{query}")
     command = [
@@ -368,7 +368,7 @@ def test_explorer_walks_by_addresses(server):
     assert "A run ends here" in server.page(choices[0]).text
     back = next(values["href"] for tag, values in here.elements if values.get("id") == "back")
     assert "asks = 0" in server.page(back).text
-    assert "leads no further" in server.page("/machines/0/explore?do=approved").text
+    assert "cannot be taken" in server.page("/machines/0/explore?do=approved").text
     assert server.client.get("/machines/0/explore?p.days=77").status_code == 409
 
 
@@ -633,5 +633,5 @@ def test_damaged_run_is_named_and_its_pages_say_what_to_do(server, tmp_path):
         assert answer.status_code == 409
         assert "This run is damaged" in text
         assert "others are not affected" in text
-        assert "Restore the folder of runs from a copy, or begin the run again." in text
+        assert "Restore it from a copy, or begin the run again." in text
     assert "Send approved" in server.page(other).text

@@ -28,7 +28,7 @@ def ran(folder, *arguments):
         (["mutate", "specs/dual_state"], "100.0%"),
         (["new", "review"], "review.md"),
         (["expand", "workflow"], "validating.g_impl"),
-        (["sim", "dual_state", "--seeds", "3"], "all 54 kept"),
+        (["sim", "dual_state", "--seeds", "3"], "all 54 hold"),
         (["guards"], "syntax"),
         (["code", "--help"], "Work on GOAL"),
     ],

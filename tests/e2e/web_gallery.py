@@ -62,7 +62,7 @@ PAGES = {
     "run in doubt": ("/runs/{pay}", "What happened?"),
     "run that has finished": ("/runs/{dual_state}", "finished"),
     "explorer of a run": ("/runs/{leave}/explore", "The way here"),
-    "attempts": ("/runs/{dual_state}/attempts", "What it changes of"),
+    "attempts": ("/runs/{dual_state}/attempts", "Changes from"),
     "no attempts": ("/runs/{leave}/attempts", "has generated nothing"),
     "conversation": ("/runs/{chat}", "Tromsø sold most"),
     "coding run": ("/runs/{coding}", "needs permission"),

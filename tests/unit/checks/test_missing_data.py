@@ -182,7 +182,7 @@ def test_event_is_never_older_than_itself():
 def test_data_since_the_judged_event_itself_is_an_error():
     with pytest.raises(
         MachineError,
-        match=r"'found since drafted' is never available, because the guard judges drafted, and no event is newer",
+        match=r"'found since drafted' is never available: the guard judges drafted, and no event is newer",
     ):
         loads(TABLE.replace("passages = found since question", "passages = found since drafted"))
 

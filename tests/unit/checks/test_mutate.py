@@ -152,14 +152,14 @@ def test_mutants_of_declarations_are_counted_separately() -> None:
         "parameter top": ["default 3 instead of 2", "default 1 instead of 2"],
         "effect make": [
             "time limit dropped",
-            "'in doubt' is ask instead of retry",
-            "'in doubt' is fail instead of retry",
+            "in doubt ask instead of retry",
+            "in doubt fail instead of retry",
         ],
         "effect judge": ["time limit dropped"],
     }
     assert declared["variable pace", "initial fast instead of slow"].by == "DSA308"
     assert declared["effect judge", "time limit dropped"].by.startswith("DSA314 (the effect 'judge' ")
-    assert declared["effect make", "'in doubt' is ask instead of retry"].kind == "survived"
+    assert declared["effect make", "in doubt ask instead of retry"].kind == "survived"
     assert strength.share("Effects") == 0.25
     assert strength.score == strength.share("rows")
 

@@ -194,7 +194,7 @@ def test_long_story_is_shown_in_pages(monkeypatch):
     second = shown("--after", more[0])
     assert "1  order" not in second
     assert "2  paid" in second
-    assert "goes on" not in second
+    assert "shows more" not in second
     assert first.splitlines()[-3:] == second.splitlines()[-3:], "each page ends with the status"
 
 

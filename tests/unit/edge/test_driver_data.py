@@ -398,7 +398,7 @@ def test_guard_of_a_family_gets_the_index_and_the_data_of_its_own_event(index, v
         ("x = c", "'c' is not an event"),
         ("x = said[c]", "'said[c]' is not an event"),
         ("x = b.part", "'b.part' is not an event"),
-        ("x = noted[b] since said[b]", "is never available, because the guard judges said[b], and no event is newer"),
+        ("x = noted[b] since said[b]", "is never available: the guard judges said[b], and no event is newer"),
     ],
 )
 def test_invalid_use_in_a_guard_of_a_family_is_reported(uses, message):
