@@ -619,7 +619,7 @@ class Claim(Tables):
                 f"{short(repr(text))} is not a value of {name}"
             )
             value = self.names[f"={text}" if isinstance(kind, frozenset) else text]
-        assert self.value(self.bounds[name], self.names | {name: value}), f"{name} = {text} lies outside its domain"
+        assert self.value(self.bounds[name], self.names | {name: value}), f"{name} = {text} is outside its domain"
         return value
 
     # -- obligations

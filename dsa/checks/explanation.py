@@ -80,7 +80,8 @@ def _show_case(case: ValuationCase) -> Iterator[str]:
     values = [f"{name} = {show_value(value)}" for name, value in case.values]
     alike = f" (and {case.count - 1} more valuations)" if case.count > 1 else ""
     outcome = "accepted" if case.outcome == "taken" else f"refused: {case.outcome} ({case.message})"
-    yield f"{', '.join(verdicts + values) or 'always'}{alike}: {outcome}"
+    given = " and ".join(verdicts + values)
+    yield f"{f'with {given}' if given else 'always'}{alike}: {outcome}"
     for view in case.rows:
         mark = "=>" if view.is_enabled else "  "
         line = f"line {view.row.span.line}: " if view.row.span else ""

@@ -78,7 +78,7 @@ def _case(machine: Machine, witness: Witness) -> tuple[object, ...]:
 
 def _reach(exploration: Exploration, configuration: Configuration) -> str:
     occurrences = [occurrence for _, occurrence in exploration.way_back(configuration)]
-    return f"reached by: {show_events(occurrences[::-1])}" if occurrences else "this is so from the start"
+    return f"reached by: {show_events(occurrences[::-1])}" if occurrences else "this is so already at the start"
 
 
 def _circumstances(exploration: Exploration, witness: Witness, rows: tuple[Transition, ...]) -> str:
@@ -223,14 +223,14 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
     """Report the states that no exploration reaches and the rows that none takes."""
     machine = explorations[0].machine
     reached_names = {name for e in explorations for state in e.states for name in machine.ancestry(state)}
-    at = "; and with ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in explorations)))
+    at = " and with ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in explorations)))
     others = _other_values(explorations)
     advice = (
         "; if the {} is meant for other values of the parameters, explore them with dsa check " + others
         if others
         else ""
     )
-    where = f" (explored with {at}{'; no other values' if others else ''})" if at else ""
+    where = f" (explored{' only' if others else ''} with {at})" if at else ""
     refused_rows = {id(row) for e in explorations for row in _impossible_rows(e)}  # these are reported for what they do
     has_unhandled = any(_is_unhandled_answer(machine, each) for e in explorations for each in e.refusals)
     first = (

@@ -98,7 +98,7 @@ def _row_verdict(
             message = f"the row for '{event}' in state '{row.source}' sets '{variable}' after the verdicts on one answer, although other answers may have failed"
             yield Diagnostic("DSA211", "info", message, span, _failed_answer_hint(machine, rows, update.variable))
         elif not is_judged:
-            message = f"the row for '{event}' in state '{row.source}' sets '{variable}', but no guard judges '{event}'"
+            message = f"the row for '{event}' in state '{row.source}' sets '{variable}', but the event '{event}' carries no guard's verdict"
             yield Diagnostic("DSA211", "info", message, span)
     assignments = [update for update in updates if isinstance(update, Assign)]
     why, guard = _unguarded_reason(machine, row, rows) if is_judged and assignments else ("", "")

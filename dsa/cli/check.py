@@ -347,7 +347,7 @@ class _Options:
 @click.option(
     "--each-value",
     is_flag=True,
-    help="Explore at every combination of parameter values; more than 64 are refused. A parameter given with --param keeps that value.",
+    help="Explore at every combination of parameter values; there may be at most 64 combinations. A parameter given with --param keeps that value.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 also if there are only warnings.")
 @max_states_option(MAX_STATES)
@@ -357,7 +357,7 @@ class _Options:
     type=click.IntRange(min=1),
     default=1,
     metavar="N",
-    help="For each violated property, show up to N counterexamples that take different rows. Also show the most similar run in which the property holds.",
+    help="For each violated property, show up to N counterexamples that take different rows. Also show a run in which the property holds and which differs from the counterexample as little as possible.",
 )
 @click.option("--trace", "trace", metavar="FILE", help="Run a recorded trace again, and watch the properties on it.")
 @click.option(
@@ -400,8 +400,9 @@ def command(
 ) -> None:
     """Check machines and specs. A spec is a file with properties and scenarios of a machine. Names, types and rows are checked first. Then every reachable configuration is explored, and Definition 4, scenarios and properties are checked.
 
-    Explores twice, with every parameter at its default and at its minimum; --param and --each-value choose other values. Exit code 0: good;
-    1: errors, or a property that is VIOLATED or UNKNOWN; 2: unreadable. With --trace FILE nothing is explored: the trace in FILE is run again, and that is all.
+    The check explores twice: once with every parameter at its default, once with every parameter at its minimum. --param and --each-value choose other
+    values. Exit code 0: good; 1: there is an error, or a property is VIOLATED or UNKNOWN; 2: a file cannot be read. With --trace FILE, nothing is explored: only the
+    trace in FILE is run again.
     """
     _require_sense(files, certificate, json_wanted=json_wanted, sarif_wanted=sarif_wanted)
     _require_targets(folder, certificate, itf=itf)

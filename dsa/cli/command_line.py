@@ -253,7 +253,7 @@ class JsonCommand(click.Command):
         return fault_as_json(fault)
 
 
-json_option = click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
+json_option = click.option("--json", "json_wanted", is_flag=True, help="Print JSON and nothing else.")
 
 
 def print_json(report: dict[str, object]) -> None:

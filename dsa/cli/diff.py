@@ -204,7 +204,12 @@ def without_claims(machine: Machine) -> Machine:
 @click.command("diff", cls=JsonCommand)
 @click.argument("old")
 @click.argument("new")
-@click.option("--runs", "root", metavar="DIR", help="Judge the runs in this folder; only they decide the exit code.")
+@click.option(
+    "--runs",
+    "root",
+    metavar="DIR",
+    help="Look for unfinished runs in this folder. The exit code then depends only on these runs.",
+)
 @param_option("Compare at this value only; repeatable.")
 @max_states_option(MAX_STATES)
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop searching after S seconds in all.")
@@ -219,7 +224,7 @@ def command(
     time_limit: float | None,
     json_wanted: bool,
 ) -> None:
-    """Show how NEW differs from OLD, whether it behaves differently, and which runs in flight may go on under it.
+    """Show how NEW differs from OLD, whether NEW behaves differently, and which unfinished runs of OLD can go on under NEW.
 
     Runs in .dsa are judged, if there are any. Exit code 0: NEW behaves the same, and every run in flight is compatible; 1: one
     of these is false or UNKNOWN; 2: a file cannot be read. With --runs only the compatibility of the runs counts.

@@ -17,7 +17,7 @@ from dsa.text import plural
 @click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 when a block is stale.")
 @json_option
 def command(paths: tuple[Path, ...], *, only_check: bool, json_wanted: bool) -> None:
-    """Keep blocks of Markdown pages fresh: the text between <!-- dsa:BLOCK DOCUMENT --> and <!-- /dsa -->.
+    """Bring blocks of Markdown pages up to date. A block is the text between <!-- dsa:BLOCK DOCUMENT --> and <!-- /dsa -->.
 
     BLOCK is diagram, table, verdicts (which properties hold) or scenarios. PATH is a page, or a folder of pages. Exit 2, with nothing written, if a marker is wrong.
     """

@@ -16,7 +16,7 @@ from dsa.lang import format_document
 @click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 if a file would change.")
 @json_option
 def command(files: tuple[Path, ...], *, only_check: bool, json_wanted: bool) -> None:
-    """Format the tables of documents: columns aligned, expressions spaced alike. Prose stays byte for byte."""
+    """Format the tables of documents: align the columns, and write all expressions with the same spacing. Text outside tables is not changed."""
     texts = {path: read_text(path) for path in files}  # all are read before one is written
     new_texts = {path: new for path, text in texts.items() if (new := format_document(text)) != text}
     for path, text in new_texts.items() if not only_check else ():
@@ -34,4 +34,4 @@ def _print_result(files: dict[Path, str], new_texts: dict[Path, str], *, only_ch
         say(f"{'would format' if only_check else 'formatted'} {path}")
     verb = ("is" if only_check else "was") if len(files) == 1 else ("are" if only_check else "were")
     noun = "file" if len(files) == 1 else "files"
-    say(f"{len(files) - len(new_texts)} of {len(files)} {noun} {verb} already in canonical layout")
+    say(f"{len(files) - len(new_texts)} of {len(files)} {noun} {verb} already formatted")

@@ -31,7 +31,7 @@ def command_for(
     @click.command(
         name,
         cls=JsonCommand,
-        help=f"List the kinds of {what} with their options, or only KIND. In a document, the kind is written in the {what.capitalize()} table, in the column called `is`.",
+        help=f"List all kinds of {what} with their options, or only the kind KIND. In a document, the kind is written in the column `is` of the table {what.capitalize()}.",
     )
     @click.argument("kind", required=False)
     @click.option(

@@ -39,7 +39,7 @@ COMMANDS = {
     "new": "Write a starter document.",
     "odds": "Compute how likely success is, what runs cost, and how many retries are needed for a given probability of success.",
     "prove": "Prove properties for all parameter values, with z3.",
-    "replay": "Compute a recorded run again from its events and compare the two, or try its events on another table.",
+    "replay": "Compute a recorded run again from its events and compare it with the record, or try the events on another table.",
     "resume": "Go on with a run that crashed, that a failure stopped, or whose last effect may or may not have happened.",
     "run": "Run a machine with a model.",
     "runs": "List the recorded runs.",

@@ -50,7 +50,7 @@ def command(
 ) -> None:
     """Prove a machine or a spec for all values of its parameters, with z3.
 
-    It proves what every machine must do (never two rows enabled at once, every answer handled, ..), then its properties. Exit code 0: all of this is PROVED; 1:
+    First come the rules that every machine must keep (never two rows enabled at once, every answer handled, ..), then the properties of FILE. Exit code 0: all of this is PROVED; 1:
     it is not; 2: FILE cannot be read or z3 is not installed. Two things do not change the exit code: the proof that every run ends or waits, and properties about odds (`dsa check` decides those).
     """
     require_file(certificate, "--certificate")

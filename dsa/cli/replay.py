@@ -115,9 +115,9 @@ _TRACES = (".jsonl", ".json")
 )
 @json_option
 def command(run: str, root: str, file: str | None, module: str | None, *, json_wanted: bool) -> None:
-    """Compute every entry of RUN's ledger again from the recorded events, and compare. With --against, feed the events to the machine in FILE and show the first difference.
+    """Compute every entry of RUN's ledger again from the recorded events, and compare it with the recorded entry. With --against, feed the events to the machine in FILE instead, and show the first difference.
 
-    RUN is an id, a part of one, `last`, or a file with a recorded trace, which needs --against. Exit code 0: the same; 1: not.
+    RUN is an id, a part of one, `last`, or a file with a recorded trace, which needs --against. Exit code 0: there is no difference; 1: there is one.
     """
     if run.endswith(_TRACES):
         sys.exit(_of_file(run, file, json_wanted=json_wanted))
@@ -216,7 +216,7 @@ def _call_lines(report: ReplayReport) -> Iterator[str]:
     """Yield the calls that were performed again."""
     again = [f"{call.policy} {call.path}" for call in report.calls if call.path in report.performed_paths]
     if again:
-        yield f"these calls, performed again with recorded results, have the same requests and steps: {', '.join(again)}"
+        yield f"performed again with recorded results, these calls make the same requests and take the same steps: {', '.join(again)}"
     elif report.calls:
         yield f"{report.calls[0].policy} made no calls: there is nothing to perform again"
     if report.ends_at is not None:

@@ -157,21 +157,25 @@ def watching_options(command: FC) -> FC:
         "--secret", "names", multiple=True, metavar="NAME", help="Treat the environment variable NAME as a secret."
     )
     @click.option(
-        "--secret-pattern", "patterns", multiple=True, metavar="REGEX", help="Text that REGEX matches is a secret."
+        "--secret-pattern",
+        "patterns",
+        multiple=True,
+        metavar="REGEX",
+        help="Treat text that matches REGEX as a secret.",
     )
     @click.option(
         "--not-secret",
         "not_secret_names",
         multiple=True,
         metavar="NAME",
-        help="NAME is not a secret, although its name looks like one.",
+        help="Do not treat the environment variable NAME as a secret, although its name looks like one.",
     )
     @click.option("--log", "level", type=Word(LEVELS), help="Log each ledger entry on standard error.")
     @_log_format_option
     @click.option(
         "--otel/--no-otel",
         default=None,
-        help="Trace with OpenTelemetry. Default: on if variables OTEL_* name a server.",
+        help="Send traces with OpenTelemetry. By default this is done if environment variables OTEL_* name a server.",
     )
     @wraps(command)
     def command_with_watch_options(
@@ -198,7 +202,7 @@ runs_option = click.option(
     "root",
     default=DEFAULT_RUNS,
     show_default=True,
-    help="The folder of runs, or temporal://HOST:PORT/NAMESPACE for a Temporal server; add ?queue=NAME to that address to choose the workers that perform the effects.",
+    help="The folder of runs, or the address of a Temporal server: temporal://HOST:PORT/NAMESPACE. To choose the workers that perform the effects, add ?queue=NAME to this address.",
 )
 _BUDGET = (
     "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
@@ -423,7 +427,7 @@ def run_options(command: FC, default: str = "local") -> FC:
         callback=duration_s,
         default="60s",
         show_default=True,
-        help="If the run waits for a timer that is due within DURATION, such as 90s, 15m or 24h, wait for it; otherwise end.",
+        help="Wait for a timer only if it is due within DURATION, such as 90s, 15m or 24h; otherwise end, and leave the run waiting.",
     )
     @wraps(command)
     def command_with_wait(*arguments: Any, options: RunOptions, wait_s: float, **arguments_by_name: Any) -> Any:  # noqa: ANN401  (the command's own)

@@ -103,7 +103,7 @@ def command(
 
     RUN is an id, a part of one, or `last`. A run that waits for a person asks a question, and `dsa` prints the address of the question, RUN@PLACE. An event sent to RUN@PLACE
     counts for that question alone: the event is refused (reason: late) if the run has gone on to another question. An event sent to RUN counts for whatever the run asks now. If another process
-    drives the run, the event goes into the run's inbox: exit code 0 if that process has taken it, 3 if it still waits there. If no other process drives
+    drives the run, the event goes into the run's inbox: exit code 0 if that process has taken it, 3 if not yet. If no other process drives
     the run, the exit codes are those of `dsa run`; 1 can then also mean that the event was refused, and 2 that the machine has no such event.
     """
     folder, (run, place) = Path(root), _split_place(run)

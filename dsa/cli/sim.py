@@ -204,7 +204,7 @@ _MOST_WORKERS = 8
     "--coverage",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="Exit with 1 if less than PERCENT of all combinations were simulated. A combination is a row, a point in its handling, and a fault at that point. [default: 95; with --seed or --seeds: none]",
+    help="Exit with 1 if fewer than PERCENT of all combinations were simulated. A combination is a row, a moment while this row is taken, and a fault at that moment. [default: 95; with --seed or --seeds: none]",
 )
 @click.option(
     "--workers",
@@ -226,8 +226,8 @@ def command(
 ) -> None:
     """Run FILE with the real driver in a simulated world: crashes before and after every step, failing disks, two processes that hold one run, clocks that jump.
 
-    FILE is a machine, or a spec; the properties of a spec are watched as well. The output depends only on FILE and the seeds; a seed always gives the same
-    story. Exit code 0: good; 1: a property or a guarantee of the driver was violated, or too little was covered; 2: FILE cannot be read or is too large.
+    FILE is a machine, or a spec; the properties of a spec are watched as well. With the same FILE and seeds, the output is
+    always the same. Exit code 0: good; 1: a property or a guarantee of the driver was violated, or too little was covered; 2: FILE cannot be read or is too large.
     """
     subject, arguments = _subject(file, parameters, parse_families(families)), SimArguments(file, parameters, families)
     if seed is not None and seeds is None:

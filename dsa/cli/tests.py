@@ -33,7 +33,7 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
     "--refused",
     "tries_refused",
     is_flag=True,
-    help="Let the tour also try every event that is refused, in each configuration.",
+    help="In each configuration, let the tour also try every event that is refused there.",
 )
 @click.option(
     "--observe",

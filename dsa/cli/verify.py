@@ -92,9 +92,9 @@ class KernelVerdict:
 def command(certificate: str, file: str | None, *, allow_missing: bool, json_wanted: bool) -> None:
     """Check a certificate with the independent kernel: print the claims it accepts, and why it refuses others.
 
-    The kernel (dsa/kernel.py, which can be copied out and run alone) trusts only the machine's tables in the certificate. With FILE, these must
-    be the tables of FILE. It then lists each property of FILE, and each condition that all machines must satisfy, as certified, refused or not claimed. With FILE,
-    the Python code that `dsa run` would execute is generated from the table as well, and compared with it. Exit code 0: everything that is printed is certified; 1: something is not; 2: a file cannot be read.
+    The kernel (dsa/kernel.py, which can be copied out and run alone) believes nothing in the certificate except the machine's tables. With FILE, these
+    must be the tables of FILE. The output then lists each property of FILE, and each condition that all machines must satisfy, as certified, refused or not claimed. In addition,
+    the Python code that `dsa run` would execute for FILE is generated and compared with the tables. Exit code 0: everything that is printed is certified; 1: something is not; 2: a file cannot be read.
     """
     text = read_text(certificate)
     content, compare, required_claims = _content(certificate, text), needs_file, dict[What, str]()

@@ -322,7 +322,7 @@ class Retries:
         if asked_s is not None and self._left(error, tries - 1) and self._too_long(asked_s, since_s):
             in_all = " in all" if self.most_s <= self.longest_pause_s else ""
             longest = f"the longest allowed wait is {min(self.longest_pause_s, self.most_s):g} s{in_all}"
-            sentences.append(f"The request was not tried again: the server asks to wait {asked_s:g} s, but {longest}.")
+            sentences.append(f"There was no further try: the server asks to wait {asked_s:g} s, but {longest}.")
         error.args = (" ".join(sentences),)
         return error
 

@@ -99,7 +99,7 @@ def _llm(
     if model.startswith(SCHEMES):
         if api_base:
             raise ValueError(
-                f"api_base = {api_base} can be used only with a LiteLLM name; the name of the model {model} is already an address"
+                f"api_base = {api_base} can be used only with a LiteLLM name, but the model {model} is given by its address"
             )
         return OpenAICompatibleGenerator(model, timeout_s=timeout_s, retries=retries, **numbers)
     return LiteLLMGenerator(model, api_base=api_base, timeout_s=timeout_s, retries=retries, **numbers)

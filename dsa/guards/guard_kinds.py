@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -28,7 +29,7 @@ from dsa.guards.text_guards import JudgeGuard, PydanticGuard, RegexGuard, Review
 from dsa.guards.tool_guards import CommandGuard, MypyGuard, RuffGuard
 from dsa.machine import Machine
 from dsa.runtime.content import Artifact, ComponentKind, GeneratorInterface, GuardInterface, GuardResult, kind_of
-from dsa.text import closest
+from dsa.text import closest, plural
 
 _PASSED = GuardResult(passed=True)
 
@@ -68,7 +69,7 @@ class Combination(GuardInterface):
         self.parts = _not_empty(parts)
         self.required_count = {"all": len(parts), "any": 1, "at_least": k}[kind]
         if not 1 <= self.required_count <= len(parts):
-            raise ValueError(f"at least {k} of {len(parts)} guards is not possible: k must be 1 to {len(parts)}")
+            raise ValueError(f"k = {k} is not possible with {plural(len(parts), 'guard')}: k must be 1 to {len(parts)}")
         if timeout_s is not None and not timeout_s > 0:
             raise ValueError(f"timeout_s = {timeout_s:g} is not a valid time limit: it must be more than 0 s")
         self._parallel, self._timeout_s = parallel, timeout_s
@@ -287,7 +288,10 @@ class _Builder:
     def _part(self, name: str, above: tuple[str, ...], span: Span | None) -> GuardInterface:
         """Build a declared guard or a kind; `above` are the names it was reached through, outermost first."""
         if name in above:
-            raise BindingError(f"guard {name} is a part of itself: {' of '.join((name, *reversed(above)))}", span)
+            circle = pairwise((name, *reversed(above[above.index(name) :])))
+            links = [f"'{part}' is a part of '{whole}'" for part, whole in circle]
+            how = f": {' and '.join(links)}" if len(links) > 1 else ""
+            raise BindingError(f"guard '{name}' is a part of itself{how}", span)
         row = self.machine.guard_named.get(name, Guard(name))
         span = row.span or span
         for key in (name, row.kind):
@@ -356,7 +360,11 @@ class _Builder:
         step = self.machine.step_named.get(above[0]) if above else None
         if step is not None and _TESTS not in dict(step.uses):
             message = f"{owner} of step {step.name} needs the tests of an earlier step, but the step uses nothing as '{_TESTS}'"
-            raise BindingError(message, step.span, f"in the column 'uses' of this step, write: {_TESTS} = STEP")
+            raise BindingError(
+                message,
+                step.span,
+                f"write {_TESTS} = STEP in the column 'uses', where STEP is the step that makes the tests",
+            )
 
     def _parts(
         self, kind: ComponentKind, row: Guard, above: tuple[str, ...], span: Span | None

@@ -87,7 +87,7 @@ class RegexGuard(GuardInterface):
             raise ValueError(f"timeout_s = {timeout_s:g} is not a valid time limit: it must be more than 0 s")
         self._pattern, self._whole, self._absent = pattern, whole, absent
         self._bounds = Bounds(timeout_s, cpu_s=round(timeout_s) + 1)
-        phrase = "must not match" if absent else "must completely match" if whole else "must contain"
+        phrase = "must not contain" if absent else "must completely match" if whole else "must contain"
         self._feedback = hint or f"The text {phrase} the pattern {pattern}"
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface

@@ -350,7 +350,7 @@ def _verdict(word: cells.WrittenName, event: str, names: Names, findings: Findin
         return None
     if event in names.events and event not in names.judged_events[guard]:
         hint = f"it judges: {', '.join(names.judged_events[guard]) or 'nothing'}"
-        findings.error("DSA209", f"guard {guard} does not judge {event}", word.span, hint, about=guard)
+        findings.error("DSA209", f"guard '{guard}' does not judge the event '{event}'", word.span, hint, about=guard)
         return None
     return guard, outcome
 

@@ -230,7 +230,7 @@ def _condition(row: WrittenRow, names: Names, findings: Findings) -> Expr:
             ]
             if strangers:
                 judged_events = ", ".join(names.judged_events.get(node.guard, ())) or "nothing"
-                message = f"guard {node.guard} does not judge {', '.join(strangers)}"
+                message = f"guard '{node.guard}' does not judge {'the event' if len(strangers) == 1 else 'the events'} {', '.join(map(repr, strangers))}"
                 findings.error(
                     "DSA209", message, node.span or row.span, f"it judges: {judged_events}", about=node.guard
                 )

@@ -446,8 +446,8 @@ class TemporalWorker(Worker):
     def __init__(self, runs: TemporalRuns, *, machine: str | None = None, **how: Any) -> None:  # noqa: ANN401  (as `Worker` takes it)
         if machine is not None:
             raise DsaError(
-                f"a worker on Temporal cannot serve only the runs of {machine}, as a worker of a folder can; begin these runs with ?queue=NAME after the address, "
-                "and start their worker with the same address"
+                f"a worker on Temporal cannot be limited to the machine {machine}; to give this machine's runs a worker of their own, begin them with ?queue=NAME after the address, "
+                "and start the worker with the same address"
             )
         super().__init__(runs, **how)
         self._temporal_runs = runs

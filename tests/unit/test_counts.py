@@ -275,7 +275,7 @@ def test_counts_are_formatted(cell, formatted):
 
 
 def test_guard_in_a_count_must_judge_the_event():
-    with pytest.raises(MachineError, match="guard g does not judge go"):
+    with pytest.raises(MachineError, match="guard 'g' does not judge the event 'go'"):
         read("count(g.passed, x[1]) > 1")
     assert read(judged="count(g.passed, h.passed) == 1").transitions[-1].condition
 

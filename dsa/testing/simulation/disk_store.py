@@ -156,7 +156,7 @@ class DiskStore:
         """Begin a run. Raises StoreError when there is one of that id."""
         file = self._files.setdefault(run, File())
         if file.content and contents(run, file) is not None:
-            raise StoreError("there is a run with that id already")
+            raise StoreError("there is already a run with this id")
         self._owner.before_write(entries)
         file.cut(0)
         link = _first_link(run, text)

@@ -223,7 +223,9 @@ class Mishaps:
         other.is_quiet = True
         if other.may_hold() is has_run:
             self._story.court.judge_fault(
-                "two processes hold one run" if has_run else "a run that nobody holds cannot be held"
+                "two processes hold one run"
+                if has_run
+                else "no process holds the run, but a process that asks for it does not get it"
             )
 
     def _repeat_answer(self, process: Process, entries: Sequence[Entry]) -> bool:

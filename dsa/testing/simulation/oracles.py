@@ -151,7 +151,11 @@ def every_entry_has_a_cause(facts: RunFacts, entry: RowEntry | RefusalEntry | Ef
 @oracle("S10")
 def events_are_numbered_without_a_gap(facts: RunFacts, event: EventEntry) -> str | None:
     """Refused ones too."""
-    return None if event.seq == facts.seq + 1 else f"event {event.seq} comes right after event {facts.seq}"
+    return (
+        None
+        if event.seq == facts.seq + 1
+        else f"event {event.seq} follows event {facts.seq}, but the next number is {facts.seq + 1}"
+    )
 
 
 @oracle("S11")

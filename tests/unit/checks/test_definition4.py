@@ -161,7 +161,7 @@ def notes(text):
 def test_notes_name_variables_and_events_as_written():
     messages = {message for message, _ in notes(CHAPTERS)}
     assert messages == {
-        "the row for 'seen[c]' in state 'working' sets 'ready[c]', but no guard judges 'seen[c]'",
+        "the row for 'seen[c]' in state 'working' sets 'ready[c]', but the event 'seen[c]' carries no guard's verdict",
         "the row for 'done[c]' in state 'working' sets 'accepted' after the verdicts on one answer, although other answers may have failed",
     }
 

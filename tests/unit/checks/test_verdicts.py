@@ -127,4 +127,4 @@ def test_vacuous_property_is_a_warning_only_if_it_is_vacuous_at_all_values(text)
     idle = text.replace("- always retries <= rmax", "- on retries > rmax: satisfied unchanged")
     (found,) = [finding for finding in check(loads(idle)).diagnostics if finding.code == "DSA313"]
     assert found.severity == "warning"
-    assert "'retries > rmax' is never true (explored with rmax = 3; and with rmax = 0)" in found.message
+    assert "'retries > rmax' is never true (explored with rmax = 3 and with rmax = 0)" in found.message

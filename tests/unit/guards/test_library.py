@@ -135,8 +135,11 @@ def test_every_kind_has_a_description_and_its_options():
         (Guard("g", kind="all"), "which needs parts"),
         (Guard("g", kind="at_least", options=(("of", "syntax"),)), "needs the option 'k'"),
         (Guard("g", kind="at_least", options=(("of", "syntax"), ("k", "two"))), "'k' of guard g is 'two', not a whole"),
-        (Guard("g", kind="at_least", options=(("of", "syntax"), ("k", "2"))), "at least 2 of 1 guards"),
-        (Guard("g", kind="all", options=(("of", "g"),)), "guard g is a part of itself: g of g"),
+        (
+            Guard("g", kind="at_least", options=(("of", "syntax"), ("k", "2"))),
+            "k = 2 is not possible with 1 guard: k must be 1 to 1",
+        ),
+        (Guard("g", kind="all", options=(("of", "g"),)), "guard 'g' is a part of itself"),
         (Guard("g", kind="all", options=(("of", "syntex"),)), "did you mean 'syntax'?"),
         (Guard("g", kind="special", options=(("a", "1"),)), "takes no options"),
     ],
@@ -149,7 +152,9 @@ def test_every_mistake_is_one_error_that_says_what_to_do(guard, message):
 
 def test_longer_cycle_is_shown():
     rows = (Guard("a", kind="all", options=(("of", "b"),)), Guard("b", kind="any", options=(("of", "a"),)))
-    with pytest.raises(BindingError, match="guard a is a part of itself: a of b of a"):
+    with pytest.raises(
+        BindingError, match="guard 'a' is a part of itself: 'a' is a part of 'b' and 'b' is a part of 'a'"
+    ):
         build_guard("a", machine(*rows))
 
 
