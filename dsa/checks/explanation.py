@@ -80,8 +80,8 @@ def _show_case(case: ValuationCase) -> Iterator[str]:
     values = [f"{name} = {show_value(value)}" for name, value in case.values]
     alike = f" (and {case.count - 1} more valuations)" if case.count > 1 else ""
     outcome = "accepted" if case.outcome == "taken" else f"refused: {case.outcome} ({case.message})"
-    given = " and ".join(verdicts + values)
-    yield f"{f'with {given}' if given else 'always'}{alike}: {outcome}"
+    case_text = f"with {' and '.join(verdicts + values)}" if verdicts or values else "always"
+    yield f"{case_text}{alike}: {outcome}"
     for view in case.rows:
         mark = "=>" if view.is_enabled else "  "
         line = f"line {view.row.span.line}: " if view.row.span else ""

@@ -78,7 +78,7 @@ def _case(machine: Machine, witness: Witness) -> tuple[object, ...]:
 
 def _reach(exploration: Exploration, configuration: Configuration) -> str:
     occurrences = [occurrence for _, occurrence in exploration.way_back(configuration)]
-    return f"reached by: {show_events(occurrences[::-1])}" if occurrences else "this is so already at the start"
+    return f"reached by: {show_events(occurrences[::-1])}" if occurrences else "this is where a run starts"
 
 
 def _circumstances(exploration: Exploration, witness: Witness, rows: tuple[Transition, ...]) -> str:

@@ -192,7 +192,7 @@ def _result(
 def from_judged(machine: Machine, reports: Sequence[ValuationReport]) -> tuple[Diagnostic, ...]:
     """Return a warning for each property whose subject never happens in any exploration."""
     warnings = []
-    at = "; and with ".join(filter(None, (show_values(_values(each.machine)) for each in reports)))
+    at = " and with ".join(filter(None, (show_values(_values(each.machine)) for each in reports)))
     for number, claim in enumerate(machine.properties):
         judgements = [each.judgements[number] for each in reports]
         if all(judgement.verdict != "VIOLATED" for judgement in judgements):

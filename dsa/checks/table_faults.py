@@ -133,7 +133,7 @@ def _failed_answer_hint(machine: Machine, rows: tuple[Transition, ...], variable
         if without_index(update.variable) != without_index(variable)
     }
     if not others:
-        return "add a variable that is set when an answer fails, and a property that says that the two are never true together"
+        return f"add a variable that is set when an answer fails, and a property that this variable and '{variable}' are never both true"
     for claim in machine.properties:
         claim_names = {without_index(name) for expr in expressions(claim.form) for name in names(expr)}
         both = claim_names & others.keys() if without_index(variable) in claim_names else set()

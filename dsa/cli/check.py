@@ -342,7 +342,7 @@ class _Options:
 
 @click.command("check", cls=JsonCommand)
 @click.argument("files", nargs=-1, required=True)
-@param_option("Explore at this value only; repeatable.")
+@param_option("Explore only at this value of the parameter NAME. Repeat the option for other parameters.")
 @family_option()
 @click.option(
     "--each-value",

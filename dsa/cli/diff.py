@@ -210,7 +210,7 @@ def without_claims(machine: Machine) -> Machine:
     metavar="DIR",
     help="Look for unfinished runs in this folder. The exit code then depends only on these runs.",
 )
-@param_option("Compare at this value only; repeatable.")
+@param_option("Compare only at this value of the parameter NAME. Repeat the option for other parameters.")
 @max_states_option(MAX_STATES)
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop searching after S seconds in all.")
 @json_option
@@ -226,8 +226,8 @@ def command(
 ) -> None:
     """Show how NEW differs from OLD, whether NEW behaves differently, and which unfinished runs of OLD can go on under NEW.
 
-    Runs in .dsa are judged, if there are any. Exit code 0: NEW behaves the same, and every run in flight is compatible; 1: one
-    of these is false or UNKNOWN; 2: a file cannot be read. With --runs only the compatibility of the runs counts.
+    These are the runs in .dsa, or in the folder of --runs. Exit code 0: NEW behaves the same, and every unfinished run is compatible; 1: one
+    of these is false or UNKNOWN; 2: a file cannot be read. With --runs, the exit code depends only on the runs.
     """
     diff = _compare_files((old, new), root, parameters, max_states, time_limit)
     if json_wanted:

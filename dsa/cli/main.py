@@ -33,9 +33,9 @@ COMMANDS = {
     "expand": "Print the transitions that a Steps document expands to.",
     "export": "Write a machine for SPIN, TLC, Storm, SCXML or XState.",
     "fmt": "Format the tables of documents.",
-    "generators": "List the kinds of generators, which make the texts that guards judge, and their options.",
+    "generators": "List the kinds of generators and their options. (A generator makes the texts that guards judge.)",
     "guards": "List the kinds of guards and their options.",
-    "mutate": "Plant small faults in a machine and count how many its spec notices.",
+    "mutate": "Plant small faults in a machine and count how many of them its spec detects.",
     "new": "Write a starter document.",
     "odds": "Compute how likely success is, what runs cost, and how many retries are needed for a given probability of success.",
     "prove": "Prove properties for all parameter values, with z3.",
@@ -51,7 +51,7 @@ COMMANDS = {
     "verify": "Check a certificate with the independent kernel.",
     "web": "Show machines and runs in a browser on this computer.",
     "why": "Explain why an event is accepted or refused in a state.",
-    "work": "Continue the runs that crashed, whose timer is due, or that have a message.",
+    "work": "Continue the runs that crashed, whose timer is due, or that have an event in their inbox.",
 }
 #: The commands of shipped machines, found by their entry points: nothing here imports a machine.
 _OF_MACHINES = ("chat", "code", "undo")

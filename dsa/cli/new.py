@@ -17,7 +17,7 @@ from dsa.lang.expression_parser import KEYWORDS, NAME
 @click.option(
     "--scenarios",
     is_flag=True,
-    help="Write no document. NAME is a document that exists: print scenarios that take the rows which none of its scenarios takes.",
+    help="Write no document. Instead, read the document NAME, and print new scenarios for its rows that no scenario takes yet.",
 )
 def command(name: str, *, steps: bool, scenarios: bool) -> None:
     """Write a starter document NAME.md in this folder, ready for `dsa check` and `dsa run`."""

@@ -44,7 +44,7 @@ _MONITOR_WIDTH = len("satisfied")
 def replay_trace(files: tuple[str, ...], trace: str, *, json_wanted: bool) -> int:
     """Replay a recorded trace on one machine, and print the result; return the exit code."""
     if len(files) != 1:
-        raise click.UsageError("--trace takes one FILE: the machine that the trace belongs to")
+        raise click.UsageError("with --trace, give exactly one machine or spec: the one that the trace belongs to")
     result = replay(load(files[0]), read_record(trace))
     if json_wanted:
         print_json(_as_json(files[0], trace, result))

@@ -318,5 +318,5 @@ def _require_no_answers(record: RunRecord, root: Path, key: str) -> None:
         way = shell_command("send", root / record.run.run_id, event, "--answers", key)
         which = "" if len(answers) == 1 else f", where EVENT is one of {', '.join(answers)}"
         raise click.UsageError(
-            f"{open_effect.intent.effect} {key} has answers, so say which answer it gave: `{way}`{which}"
+            f"{open_effect.intent.effect} {key} ends with an answer, so say which answer it gave: `{way}`{which}"
         )

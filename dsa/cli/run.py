@@ -334,7 +334,7 @@ def _text(arguments: Mapping[str, Any]) -> str:
     if text is None or not text.strip():
         raise click.UsageError('--policy needs a TEXT for the policy: dsa run --policy NAME "..."')
     if arguments["data"] is not None:
-        raise click.UsageError("--data goes only with FILE; a policy takes a TEXT")
+        raise click.UsageError("--data is only for the run of a machine; a policy gets its input as TEXT")
     return require_text(text, "TEXT")
 
 

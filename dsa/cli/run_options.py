@@ -157,11 +157,7 @@ def watching_options(command: FC) -> FC:
         "--secret", "names", multiple=True, metavar="NAME", help="Treat the environment variable NAME as a secret."
     )
     @click.option(
-        "--secret-pattern",
-        "patterns",
-        multiple=True,
-        metavar="REGEX",
-        help="Treat text that matches REGEX as a secret.",
+        "--secret-pattern", "patterns", multiple=True, metavar="REGEX", help="Treat what REGEX finds as secret."
     )
     @click.option(
         "--not-secret",
@@ -205,8 +201,8 @@ runs_option = click.option(
     help="The folder of runs, or the address of a Temporal server: temporal://HOST:PORT/NAMESPACE. To choose the workers that perform the effects, add ?queue=NAME to this address.",
 )
 _BUDGET = (
-    "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
-    "`calls` counts not only model calls but all effects that can return an event. Each attempt counts, even a failed one."
+    "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000. The units are calls, tokens, usd and seconds. "
+    "The unit calls counts every attempt of an effect that can return an event, even a failed attempt."
 )
 budget_option = click.option("--budget", multiple=True, metavar="LIMIT", help=_BUDGET)
 

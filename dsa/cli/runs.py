@@ -80,7 +80,7 @@ class RunsCommand(JsonCommand, click.Group):
     "--status",
     type=Word(STATUSES),
     metavar="WORD",
-    help=f"Only runs with this status: {', '.join(STATUSES)}. A run is stopped by a failure, cut off by a crash, interrupted by Ctrl-C.",
+    help=f"Only runs with this status: {', '.join(STATUSES)}. Here, `stopped` means: by a failure; `cut off`: by a crash; `interrupted`: by Ctrl-C.",
 )
 @click.option("--waiting", "waiting_for", metavar="EVENT", help="Only runs that wait for this event.")
 @click.option(
@@ -225,7 +225,10 @@ def _say_none(folder: Path, *, is_filtered: bool, hint: str = "") -> None:
     left = sorted(each.parent.name for each in folder.glob("*/machine.md"))
     if left:
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-        raise CommandExit(f"{folder}: damaged: the ledger has no run, but runs left folders here: {left[0]}{more}", 1)
+        raise CommandExit(
+            f"{folder}: damaged: the ledger records no run, but there are folders of earlier runs here: {left[0]}{more}",
+            1,
+        )
     say(f"{place_text(folder)}: no run is kept here")
 
 

@@ -99,7 +99,7 @@ def command(
     timeout_s: float,
     options: RunOptions,
 ) -> None:
-    """Send RUN the event EVENT with DATA, and go on with it.
+    """Send the event EVENT, with DATA, to RUN; then go on with this run.
 
     RUN is an id, a part of one, or `last`. A run that waits for a person asks a question, and `dsa` prints the address of the question, RUN@PLACE. An event sent to RUN@PLACE
     counts for that question alone: the event is refused (reason: late) if the run has gone on to another question. An event sent to RUN counts for whatever the run asks now. If another process

@@ -79,7 +79,7 @@ def command(run: str, root: str, form: str | None, after: int, *, json_wanted: b
     RUN is an id, a part of one, or `last`.
     """
     if form and json_wanted:
-        raise click.UsageError("--json prints one object: it cannot be combined with another form")
+        raise click.UsageError("--json cannot be combined with another option that chooses what is printed")
     if after and (json_wanted or form not in {None, "jsonl"}):
         raise click.UsageError("--after works only with the default output or with --jsonl")
     folder = Path(root)
@@ -127,7 +127,7 @@ def _lines(stored_run: StoredRun, root: Path, form: str | None, after: int) -> I
     elif form == "errors":
         if is_on_server(root):
             raise CommandExit(
-                "the server stores no tracebacks; `dsa work --log debug` prints the tracebacks of its effects",
+                "a Temporal server stores no tracebacks; a worker prints the tracebacks of its effects if you start it with `dsa work --log debug`",
                 EXIT_UNREADABLE,
             )
         yield from error_lines(root / stored_run.run)

@@ -63,13 +63,15 @@ class WorkPrinter:
 @click.argument("folders", metavar="[FOLDER]...", nargs=-1)
 @runs_option
 @click.option("--once", is_flag=True, help="Take up the runs that are due now, then exit; useful with cron.")
-@click.option("--machine", metavar="NAME", help="Only runs of this machine. Not on Temporal.")
+@click.option(
+    "--machine", metavar="NAME", help="Only runs of this machine. This option cannot be used with a Temporal server."
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=16,
     show_default=True,
-    help="Drive at most this many runs at the same time; on Temporal, perform at most this many effects.",
+    help="Drive at most this many runs at the same time. On Temporal: perform at most this many effects at the same time.",
 )
 @watching_options
 @click.option("--model", callback=read_model, help="Use this model instead of the one that each run was started with.")

@@ -182,7 +182,7 @@ class ForbiddenGuard(GuardInterface):
         self, imports: tuple[str, ...] = IMPORTS, calls: tuple[str, ...] = CALLS, *, fatal: bool = True
     ) -> None:
         if not imports and not calls:
-            raise ValueError("this guard forbids nothing: set its option imports or calls")
+            raise ValueError("this guard forbids nothing: set its option 'imports' or its option 'calls'")
         _require_names("imports", imports, "")
         _require_names("calls", calls, "*")
         self._imports, self._fatal = tuple(imports), fatal

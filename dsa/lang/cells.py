@@ -80,7 +80,7 @@ def parse_cell(
 
 def one_name(cell: Cell, what: str, findings: Findings) -> str | None:
     """Read a cell that holds one name."""
-    hint = "write one name: letters, digits, '_' and '.'"
+    hint = "write one name, without spaces: letters, digits, '_' and '.'"
     return parse_cell(cell, lambda parser: parser.name(what).text, findings, hint=hint)
 
 

@@ -20,7 +20,7 @@ from dsa.declarations import (
     ScenarioStep,
     parse_duration,
 )
-from dsa.expr import OUTCOMES, Expr, Name, Outcome, Value, Verdict, concrete, unparse_domain, walk
+from dsa.expr import OUTCOMES, Expr, Name, Outcome, Value, Verdict, concrete, unparse, unparse_domain, walk
 from dsa.lang import cells
 from dsa.lang.cells import COLUMNS, NOTE, TableRecord, WrittenName, records
 from dsa.lang.declaration_tables import literal
@@ -45,6 +45,7 @@ _INFIX = {
     "only": "Q only after P",
     "probability": "P with probability >= x",
 }
+_LEGEND = "; K is a number, and E is what is counted, such as an effect"
 _BETWEEN = "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses"
 
 
@@ -107,7 +108,7 @@ def _form_meant(words: list[str]) -> str:
     if words and words[0] in {"always", "never"} and (near := next((f for w, f in _INFIX.items() if w in words), None)):
         return f"leave out '{words[0]}', and write: {near}"
     if words and words[0] in _PREFIXES:
-        return f"write: {_PREFIXES[words[0]]}"
+        return f"write: {_PREFIXES[words[0]]}{_LEGEND if words[0] == 'at' else ''}"
     if near := next((form for word, form in _INFIX.items() if word in words), None):
         return f"write: {near}"
     candidates = [(word, _INFIX if place else _PREFIXES) for place, word in enumerate(words)]
@@ -194,7 +195,7 @@ def _infix(parser: ExpressionParser) -> declarations.Form:
         if not is_ceiling:
             parser.expect(">=", "write: P with probability >= x, or: P with probability <= x")
         return declarations.Probability(left, parser.number(), is_ceiling)
-    parser.fail("expected 'leads to', 'only after' or 'with probability >= x'")
+    parser.fail(f"after the condition '{unparse(left)}', expected 'leads to', 'only after' or 'with probability >= x'")
 
 
 def _leads_to(parser: ExpressionParser, cause: Expr) -> declarations.LeadsTo:

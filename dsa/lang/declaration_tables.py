@@ -584,7 +584,7 @@ def _what_fills(name: str, placeholders: tuple[str, ...], events: Collection[str
     """Return a hint for a wrong placeholder: the most similar name, else the known ones."""
     if nearest(name, {*placeholders, *events}) is not None:
         return closest(name, {*placeholders, *events}).rstrip("?")
-    return f"{closest(name, placeholders)}; or use the data of an event: {some_of(sorted(events))}"
+    return f"{closest(name, placeholders)}; the name of an event also works, and stands for the event's data: {some_of(sorted(events))}"
 
 
 def read_constraints(section: Section, lines: tuple[str, ...]) -> str:

@@ -238,7 +238,7 @@ class TokenReader:
         if before.kind == "name" and before.text in _QUANTIFIERS and (token.text in "(:" or after.text in {":", "in"}):
             return "write 'all f: P' or 'any f: P', with a family f that a section '## Families' declares"
         if before.kind == "name" and token.text == "(" and before.end == token.start:
-            return f"'{before.text}' is not known, and count(..) is the only function; write one row for each case"
+            return f"there is no function '{before.text}'; the only function is count(..). Instead of one row with this function, write several rows, one for each case"
         return _WORDS.get(token.text, "")
 
     def name(self, what: str) -> Token:

@@ -499,7 +499,10 @@ def require_unique(declarations: Declarations, findings: Findings) -> None:
             before, line = first_uses[name]
             message = f"'{name}' is already {before}" + (f" (line {line})" if line else "")
             findings.error(
-                "DSA202", message, span, "rename one of them: every name may be declared only once in a document"
+                "DSA202",
+                message,
+                span,
+                "change the name in one of the two places: every name may be declared only once in a document",
             )
         first_uses.setdefault(name, (what, span.line if span else 0))
     _require_index(declarations, findings)
@@ -515,13 +518,15 @@ def require_unique(declarations: Declarations, findings: Findings) -> None:
             kind, line = first_uses[name]
             where = f" (line {line})" if line else ""
             message = f"'{name}' is used as {what}, but '{name}' is already {kind}{where}"
-            hint = "rename one of them: a value may share its name only with a state, an event or an effect"
+            hint = "change the name in one of the two places: a value may share its name only with a state, an event or an effect"
             is_value = what.startswith("a value")
             findings.error(
                 "DSA202",
                 message,
                 span,
-                hint if is_value else "rename one of them: every name may be declared only once in a document",
+                hint
+                if is_value
+                else "change the name in one of the two places: every name may be declared only once in a document",
             )
 
 
@@ -534,7 +539,10 @@ def _require_index(declarations: Declarations, findings: Findings) -> None:
         if before is not None and span is not None:
             message = f"'{name}' is declared with an index, too (line {before.line})"
             findings.error(
-                "DSA202", message, span, "rename one of them: every name may be declared only once in a document"
+                "DSA202",
+                message,
+                span,
+                "change the name in one of the two places: every name may be declared only once in a document",
             )
 
 

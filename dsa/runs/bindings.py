@@ -177,7 +177,7 @@ def _request_in(data: object) -> tuple[Action, list[Step]]:
     """Read the data that a run began with. Raises TypeError for data that `request` would not return."""
     if not isinstance(data, dict) or not isinstance(data.get("policy"), str):
         raise TypeError(
-            'a policy is called with {"policy": NAME, "payload": OBJECT, "actions": [NAME, ..], "seed": []}'
+            'the data of a policy\'s run must be {"policy": NAME, "payload": OBJECT, "actions": [NAME, ..], "seed": [STEP, ..]}'
         )
     actions = frozenset(data.get("actions") or ())
     return Action(data["policy"], data.get("payload") or {}, actions), [Step(**step) for step in data.get("seed") or ()]

@@ -144,7 +144,7 @@ def require_decidable(
         if handling == "done" and effect in machine.answers:
             answers_text = ", ".join(machine.answers[effect])
             raise _doubt_error(
-                f"{effect} has answers, so `done` is not enough: write which answer it gave ({answers_text})"
+                f"{effect} ends with an answer, so `done` is not enough: say which answer it gave ({answers_text})"
             )
     for key, answer in answers.items():
         if isinstance(answer, Occurrence):

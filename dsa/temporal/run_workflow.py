@@ -321,7 +321,9 @@ def change_from(here: Execution, change: Json) -> tuple[Machine, ChangeEntry]:
     if now[1] != entry.digest:
         raise OtherMachineError(here.start.run, entry.digest, now[1])
     if change["length"] != here.story_length:
-        raise StoreError(f"run {here.start.run} continued while its change was judged: try again")
+        raise StoreError(
+            f"run {here.start.run} went on while it was checked whether the run can change to the new document: try again"
+        )
     ahead = attrs.evolve(continuation_of(here), story={})
     if here.calls.is_too_long({**change["start"], "continuation": attrs.asdict(ahead)}):
         raise StoreError(

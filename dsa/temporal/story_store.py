@@ -225,7 +225,7 @@ async def _ask_once(handle: WorkflowHandle[Any, Any], query: str, arguments: Seq
                 raise unknown_run(handle.id) from None
             if error.status == WorkflowExecutionStatus.CONTINUED_AS_NEW:  # it was, while the query was under way
                 continue
-            raise StoreError(f"the workflow of run {handle.id} has ended: {error}") from None
+            raise StoreError(f"the Temporal workflow of run {handle.id} did not end cleanly: {error}") from None
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 raise unknown_run(handle.id) from None

@@ -295,7 +295,7 @@ def command(
 ) -> None:
     """Talk with a model about DATA: CSV, Parquet, JSON, SQLite or DuckDB files.
 
-    The model uses SQL and Python. Both run in a sandbox. The files that they make are in RUN/files, in the folder of runs. With --json, each turn
+    The model uses SQL and Python. Both run in a sandbox. Files made by SQL or Python are in the folder `files` of the run's own folder. With --json, each turn
     prints one line, which is a JSON object. Exit code 0: the last turn was answered; 1: it ended with an error, or there is no model; 2: DATA or RUN cannot be used; 130: Ctrl-C stopped a turn.
     """
     is_other = any(choices[name] for name in ("data", "no_dedup", "no_normalise")) or bool(options.parameters)

@@ -255,7 +255,7 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
 @click.option(
     "--test-first",
     is_flag=True,
-    help="Offer the model the tool write_tested: it writes tests first, then code until they pass.",
+    help="Offer the model a tool, write_tested, for writing tests first, and then code until the tests pass.",
 )
 @click.option(
     "--json-mode",
@@ -290,7 +290,7 @@ def command(
     options: RunOptions,
     **choices: Any,  # noqa: ANN401  (options)
 ) -> None:
-    """Work on GOAL: break it into tasks, and call tools until they are done.
+    """Work on GOAL: break it into tasks and subtasks, and call tools until all are done.
 
     An interrupted run with the same goal in the same folder is resumed. Exit code 0: done, with evidence for each subtask; 1: done without evidence,
     or not done (the model only replied and did no work, the goal is blocked, you answered a question with `stop`, or the rounds are used up); 2: it cannot start; 3: a person is needed; 130: interrupted by Ctrl-C; it can be resumed.

@@ -204,7 +204,10 @@ async def is_refused(runs: Any, run: dsa.RunHandle, folder: Path) -> None:
     assert len(runs.entries("order")) == count
     handle = runs.hold("order", resumption=Resumption(change=slow))
     await sender[0]
-    with pytest.raises(StoreError, match="run order continued while its change was judged: try again"):
+    with pytest.raises(
+        StoreError,
+        match="run order went on while it was checked whether the run can change to the new document: try again",
+    ):
         await handle.drive()
     assert (await run.rest()).kind == "waiting"
 

@@ -120,7 +120,7 @@ def test_invalid_address_and_missing_server_are_reported(desk: Path) -> None:
     choosy = dsa(desk, "temporal://127.0.0.1:1/default", "work", "--machine", "order")
     assert (choosy.returncode, choosy.stderr.partition(",")[0]) == (
         2,
-        "a worker on Temporal cannot serve only the runs of order",
+        "a worker on Temporal cannot be limited to the machine order; to give this machine's runs a worker of their own",
     )
     assert "Traceback" not in wrong.stderr + nobody.stderr + choosy.stderr
 
@@ -296,7 +296,7 @@ def test_files_that_exist_only_in_a_folder_are_not_named(desk: Path, namespaces:
             f"--machine {document} --runs {where} uses the changed file, if the run fits it)\n"
         )
         errors = dsa(desk, where, "show", "last", "--errors")
-        words = "the server stores no tracebacks; `dsa work --log debug` prints the tracebacks of its effects\n"
+        words = "a Temporal server stores no tracebacks; a worker prints the tracebacks of its effects if you start it with `dsa work --log debug`\n"
         assert (errors.returncode, errors.stderr) == (2, words)
         unknown = dsa(desk, where, "show", "nowhere")
         assert f"no run 'nowhere' in {where}; " in unknown.stderr

@@ -69,7 +69,7 @@ FORGED = {
             "a value of a name that the machine has not",
             "the claim must give one value for each parameter, and no other values",
         ),
-        "value_below_the_domain": Forged(REFUSED, "rmax is at least 0", "rmax = -1 lies outside its domain"),
+        "value_below_the_domain": Forged(REFUSED, "rmax is at least 0", "rmax = -1 is outside its domain"),
         "value_not_a_number": Forged(REFUSED, "NaN is not valid JSON", "nan is not a value of rmax"),
         "number_of_5000_digits": Forged(
             REFUSED, "more than is read", "this is not an expression: retries < 9999999999999999999999999999999999999"
@@ -99,9 +99,9 @@ FORGED = {
         "short_never_full": Forged(REFUSED, "end.failed is reached", "end.failed, ok, g.failed: not never end.failed"),
     },
     "dom": {
-        "dom_no_fault": Forged(REFUSED, "k is at least 1", "k = -7 lies outside its domain"),
-        "dom_never": Forged(REFUSED, "k is at least 1", "k = 0 lies outside its domain"),
-        "dom_always": Forged(REFUSED, "k is at least 1", "k = -1 lies outside its domain"),
+        "dom_no_fault": Forged(REFUSED, "k is at least 1", "k = -7 is outside its domain"),
+        "dom_never": Forged(REFUSED, "k is at least 1", "k = 0 is outside its domain"),
+        "dom_always": Forged(REFUSED, "k is at least 1", "k = -1 is outside its domain"),
     },
     # a row sets workflow state on g.failed, at a value outside its domain
     "gd": {

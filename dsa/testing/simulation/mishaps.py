@@ -223,9 +223,7 @@ class Mishaps:
         other.is_quiet = True
         if other.may_hold() is has_run:
             self._story.court.judge_fault(
-                "two processes hold one run"
-                if has_run
-                else "no process holds the run, but a process that asks for it does not get it"
+                "two processes hold one run" if has_run else "no process holds the run, yet a process cannot take it"
             )
 
     def _repeat_answer(self, process: Process, entries: Sequence[Entry]) -> bool:

@@ -170,7 +170,7 @@ def test_notes_name_variables_and_events_as_written():
     ("", "spoilt = true", "a row for a failed answer sets 'spoilt': add a property that says that this variable and 'accepted' are never true together"),
     ("- never spoilt", "spoilt = true", "a row for a failed answer sets 'spoilt': add a property that says that this variable and 'accepted' are never true together"),
     ("- never accepted and spoilt", "spoilt = true", "'spoilt' remembers a failed answer, and the property 'never accepted and spoilt' is about both variables: nothing is missing if this property says what you mean"),
-    ("- never accepted and spoilt", "", "add a variable that is set when an answer fails, and a property that says that the two are never true together"),
+    ("- never accepted and spoilt", "", "add a variable that is set when an answer fails, and a property that this variable and 'accepted' are never both true"),
 ])  # fmt: skip
 def test_hint_asks_only_for_what_is_missing(claims, update, hint):
     text = CHAPTERS.replace("spoilt = true", update) + (f"\n## Properties\n{claims}\n" if claims else "")

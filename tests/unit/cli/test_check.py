@@ -121,7 +121,7 @@ def test_endless_trace_is_saved_with_its_loop():
 @pytest.mark.parametrize(("arguments", "said"), [
     (("check", "m.md", "--trace", "nothing.jsonl"), "nothing.jsonl: No such file"),
     (("check", "m.md", "--trace", "m.md"), "m.md: line 1: not JSON"),
-    (("check", "m.md", "m.md", "--trace", "x"), "--trace takes one FILE"),
+    (("check", "m.md", "m.md", "--trace", "x"), "with --trace, give exactly one machine or spec"),
     (("check", "m.md", "--json", "--sarif"), "give --json or --sarif, not both"),
     (("draw", "m.md", "--trace", "x"), "--trace needs --format dot, svg or png"),
     (("check", "m.md", "--traces", "0"), "0 is not in the range"),
@@ -275,4 +275,4 @@ def test_unknown_command_gets_a_suggestion():
 def test_counts_of_one_are_printed_in_the_singular():
     Path("one.md").write_text("# one\n\n## Transitions\n| source | event | target |\n| - | - | - |\n| a | e | = |\n")
     assert "one.md: 1 configuration, 1 transition\n" in dsa("check", "one.md").output
-    assert dsa("fmt", "--check", "one.md").stdout.endswith("0 of 1 file is already in canonical layout\n")
+    assert dsa("fmt", "--check", "one.md").stdout.endswith("0 of 1 file is already formatted\n")

@@ -48,7 +48,7 @@ def test_tla_configuration_never_overwrites_the_source_a_folder_or_the_module():
         (
             "dual_state",
             "new.cfg",
-        ): "-o new.cfg: TLC's configuration gets this name; write the module to another file: -o new.tla",
+        ): "-o new.cfg: a second file, TLC's configuration, will get this name; choose another name for the module: -o new.tla",
     }
     for (file, output), said in refused.items():
         done = dsa("export", file, "--to", "tla", "-o", output)

@@ -301,7 +301,7 @@ def test_decision_on_a_call_in_doubt_is_carried_out(command, done, code, said):
     [
         (["resume", "--retry", "1/1/1.1.1"], "1/1/1.1.1 is not in doubt; in doubt: "),
         (["resume", "--retry", "1/1/1.1.3", "--fail", "1/1/1.1.3"], "1/1/1.1.3 has two decisions; give only one"),
-        (["resume", "--done", "1/1"], "perform 1/1 has answers, so say which answer it gave"),
+        (["resume", "--done", "1/1"], "perform 1/1 ends with an answer, so say which answer it gave"),
         (["send", "text", "hello"], "policy has no event 'text'"),
         (["send", "event", "hello", "--answers", "1/1/1.1.3"], "write the result of a call as `text"),
         (["send", "action_result", "hello", "--answers", "1/1/1.1.3"], "`action_result --data"),
@@ -335,7 +335,10 @@ def test_run_is_replayed_from_recorded_results():
     first, same, second, third = result.stdout.splitlines()
     assert same == "every entry is the same when it is derived again; succeeded: no variables"
     assert first.endswith(": 15 entries, 2 events, 2 rows, 0 refused, 1 effects")
-    assert second == "these calls, performed again with recorded results, have the same requests and steps: trip 1.1"
+    assert (
+        second
+        == "performed again with recorded results, these calls make the same requests and take the same steps: trip 1.1"
+    )
     assert third == dsa("replay", "last").stdout.splitlines()[3]
     assert did() == []
     told = json.loads(dsa("replay", "last", "--json").stdout)

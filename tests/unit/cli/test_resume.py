@@ -90,7 +90,7 @@ def test_done_option_is_refused_for_an_effect_with_answers(shop):
     result = dsa("resume", "last", "--done", "1/2")
     assert result.exit_code == 2
     assert (
-        f"pay 1/2 has answers, so say which answer it gave: `dsa send {RUN} EVENT --answers 1/2`, where EVENT is one of paid, declined"
+        f"pay 1/2 ends with an answer, so say which answer it gave: `dsa send {RUN} EVENT --answers 1/2`, where EVENT is one of paid, declined"
         in result.stderr
     )
 

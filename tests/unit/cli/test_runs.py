@@ -234,7 +234,10 @@ def test_emptied_ledger_is_reported_as_damaged(tmp_path, monkeypatch):
     (root / "ledger.db").write_bytes(b"")
     done = dsa("runs")
     assert done.exit_code == 1
-    assert f".dsa: damaged: the ledger has no run, but runs left folders here: {run_id(0)}" in done.output
+    assert (
+        f".dsa: damaged: the ledger records no run, but there are folders of earlier runs here: {run_id(0)}"
+        in done.output
+    )
 
 
 def test_rm_removes_runs_but_not_held_ones(root):

@@ -95,7 +95,7 @@ def certificate_of_dual_state() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("at", "why"),
     [
-        ({"rmax": "-1"}, "rmax = -1 lies outside its domain"),
+        ({"rmax": "-1"}, "rmax = -1 is outside its domain"),
         ({"rmax": " 3"}, "' 3' is not a value of rmax"),
         ({"rmax": "3", "more": "1"}, "the claim must give one value for each parameter, and no other values"),
         ({"rmax": "60000"}, "combinations of state, event, verdicts and values, which is more than 100000"),

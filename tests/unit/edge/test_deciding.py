@@ -27,7 +27,7 @@ def decide(run, decided=None, answers=None):
 @pytest.mark.parametrize(("decided", "answers", "fault", "said"), [
     ({"x": "retry"}, {}, DsaError, f"x is not in doubt; in doubt: {PAY}"),
     ({LOG: "retry"}, {}, DsaError, f"{LOG} is not in doubt"),
-    ({PAY: "done"}, {}, DsaError, r"pay has answers.*\(paid, declined\)"),
+    ({PAY: "done"}, {}, DsaError, r"pay ends with an answer.*\(paid, declined\)"),
     ({PAY: "retry"}, {PAY: Occurrence("paid")}, DsaError, "decided twice"),
     ({}, {LOG: Occurrence("paid")}, DsaError, "is not in doubt"),
     ({}, {PAY: Occurrence("order")}, OccurrenceError, "'order' is not an answer of pay; its answers: paid, declined"),

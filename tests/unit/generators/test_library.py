@@ -101,7 +101,7 @@ def test_every_kind_has_a_description():
         ),
         (
             Generator("g", options=(("model", "http://127.0.0.1:9/v1#x"), ("api_base", "http://127.0.0.1:8/v1"))),
-            "generator g: api_base = http://127.0.0.1:8/v1 can be used only with a LiteLLM name; the name of the model http://127.0.0.1:9/v1#x is already an address",
+            "generator g: api_base = http://127.0.0.1:8/v1 can be used only with a LiteLLM name, but the model http://127.0.0.1:9/v1#x is given by its address",
         ),
     ],
 )

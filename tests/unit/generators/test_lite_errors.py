@@ -40,7 +40,8 @@ def test_wait_that_is_too_long_is_named_as_the_reason_not_to_retry():
             made(OPENAI, address, retries=retries).generate(CONTEXT)
         assert len(requests) == 1
         assert (
-            "not tried again: the server asks to wait 60 s, but the longest allowed wait is 30 s" in str(raised.value)
+            "There was no further try: the server asks to wait 60 s, but the longest allowed wait is 30 s"
+            in str(raised.value)
         ) == told
 
 

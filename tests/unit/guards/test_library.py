@@ -186,7 +186,9 @@ def test_guard_of_kind_tests_requires_tests_that_its_step_uses(guard):
     for uses in ("", "code = a"):
         with pytest.raises(BindingError, match=r":13:3: guard \w+ of step b needs the tests of an earlier") as raised:
             build_guard("b", loads(text.replace("USES", uses)))
-        assert raised.value.hint == "in the column 'uses' of this step, write: test = STEP"
+        assert (
+            raised.value.hint == "write test = STEP in the column 'uses', where STEP is the step that makes the tests"
+        )
     assert build_guard("b", loads(text.replace("USES", "test = a")))
     assert build_guard("tests", machine()), "outside of steps it is unknown what is used"
 

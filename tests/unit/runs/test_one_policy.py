@@ -311,7 +311,7 @@ def test_missing_policies_change_nothing(tmp_path):
 def test_data_that_names_no_policy_starts_no_run(tmp_path, data):
     async def starting():
         async with open_runs("memory:") as runs:
-            with pytest.raises(TypeError, match="a policy is called with"):
+            with pytest.raises(TypeError, match=r"the data of a policy.s run must be"):
                 await runs.start("policy", data)
             assert runs.ids() == ()
 

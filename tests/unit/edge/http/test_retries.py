@@ -27,7 +27,7 @@ def test_server_wait_is_respected_within_the_total_wait():
     assert retries.pause_s(busy(40), 1, 20.0) == 40
     assert retries.pause_s(busy(40), 1, 21.0) is None
     assert str(retries.last(busy(40), 2, 21.0)) == (
-        "it is busy. The request was tried 2 times. The request was not tried again: the server asks to wait 40 s, but the longest allowed wait is 60 s in all."
+        "it is busy. The request was tried 2 times. There was no further try: the server asks to wait 40 s, but the longest allowed wait is 60 s in all."
     )
 
 

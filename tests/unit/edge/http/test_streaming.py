@@ -75,7 +75,7 @@ def test_server_that_asks_for_too_long_a_pause_is_not_retried():
         _, error = chunks(address, retries=5)
     assert (error.reason, len(requests)) == ("rate_limit", 1)
     assert str(error).endswith(
-        "The request was not tried again: the server asks to wait 3600 s, but the longest allowed wait is 30 s."
+        "There was no further try: the server asks to wait 3600 s, but the longest allowed wait is 30 s."
     )
     with serving(refusing(429, {}, "retry-after: 3600")) as (address, _):
         _, error = chunks(address)

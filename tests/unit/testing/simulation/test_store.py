@@ -115,7 +115,7 @@ def test_run_of_which_nothing_is_left_can_be_created_again(opened, files):
     owner.ends = ()
     store.create("sim", "other", FIRST)
     assert store.read("sim").text == "other"
-    with pytest.raises(StoreError, match="there is a run with that id already"):
+    with pytest.raises(StoreError, match="there is already a run with this id"):
         store.create("sim", TEXT, FIRST)
 
 
