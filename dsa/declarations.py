@@ -63,7 +63,7 @@ def read_reference(text: str, events: Collection[str]) -> Reference | ReferenceF
     """Read a reference, or say why it cannot be read. The longest part of a dotted name that is an event is the event, the rest is a path."""
     match = _WORDS.fullmatch(text)
     if match is None:
-        return ReferenceFault(f"'{text}' is not the name of any data of an event", _forms(events))
+        return ReferenceFault(f"'{text}' does not name the data of an event", _forms(events))
     event, path = _split(match["name"], events)
     since = match["since"]
     if not event:
@@ -77,7 +77,7 @@ def _forms(events: Collection[str]) -> str:
     """Return a hint with the reader's own events, where there are any."""
     names = sorted(event for event in events if not event.endswith(".failed")) or ["found", "asked"]
     one, other = names[0], names[-1]
-    return f"write {one}, {one}.part, {one}? or {one} since {other}; put 'all' before any of these for a list"
+    return f"write '{one}', '{one}.part', '{one}?' or '{one} since {other}'; for a list, put 'all' before it"
 
 
 def _split(name: str, events: Collection[str]) -> tuple[str, tuple[str, ...]]:

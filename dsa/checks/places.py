@@ -115,8 +115,7 @@ def show_false(views: Iterable[RowView]) -> str:
         if wrong:
             line = f"in line {view.row.span.line}, " if view.row.span else ""
             conjuncts = " and ".join(
-                "'pending' (that some effect waits for its answer)" if text == "pending" else f"'{text}'"
-                for text in wrong
+                "'pending' (some effect is outstanding)" if text == "pending" else f"'{text}'" for text in wrong
             )
             texts.append(f"{line}{conjuncts} {'is' if len(wrong) == 1 else 'are'} false")
     return "; ".join(texts)

@@ -60,7 +60,7 @@ def vacuous(claim: Property, text: str, idle: Sequence[str], where: str) -> Diag
     """Report a property whose subject happens in none of the explorations; `idle` has what never happens in each."""
     if not idle or not all(idle):
         return None
-    what = "no scope opens: " if isinstance(claim.form, AtMost) and claim.form.between else ""
+    what = "'between' never begins: " if isinstance(claim.form, AtMost) and claim.form.between else ""
     message = f"'{text}' holds only because {what}'{idle[0]}' is never true{where}"
     return Diagnostic("DSA313", "warning", message, place(claim.span), "fix the property, or the rows that it is about")
 

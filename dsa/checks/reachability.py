@@ -78,7 +78,7 @@ def _case(machine: Machine, witness: Witness) -> tuple[object, ...]:
 
 def _reach(exploration: Exploration, configuration: Configuration) -> str:
     occurrences = [occurrence for _, occurrence in exploration.way_back(configuration)]
-    return f"reached by: {show_events(occurrences[::-1])}" if occurrences else "this is where a run starts"
+    return f"reached by: {show_events(occurrences[::-1])}" if occurrences else "reached at the start of a run"
 
 
 def _circumstances(exploration: Exploration, witness: Witness, rows: tuple[Transition, ...]) -> str:
@@ -97,20 +97,20 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
         case "ambiguous" if len({row.span for row in rows}) == 1 and rows[0].instance != rows[1].instance:
             return _rivals(rows, f"in state '{state}' on '{what}'{where}")
         case "ambiguous":
-            message = f"{show_rows(rows)} are enabled at once: in state '{state}' on '{what}'{where}"
+            message = f"{show_rows(rows)} are enabled at the same time: in state '{state}' on '{what}'{where}"
             hint = "make one condition exclude the other, or write 'else'"
             return Diagnostic("DSA304", "error", message, cell(rows[-1], "if"), hint)
         case "out_of_domain":
             message = (
                 f"{witness.refusal.message} after this row{at_instance(rows[0])}: in state '{state}' on '{what}'{where}"
             )
-            hint = "add a condition to the row that keeps the value inside the domain, or make the domain larger"
+            hint = "add to the row a condition that keeps the value inside the domain, or make the domain larger"
             return Diagnostic("DSA306", "error", message, cell(rows[0], "update"), hint)
         case _:
             message = f"{witness.refusal.message} when this row{at_instance(rows[0])} emits it again: in state '{state}' on '{what}'{where}"
             effect, place = _second_emission(exploration, witness)
             is_one = exploration.machine.most_outstanding[effect] == 1
-            more = "" if is_one else ", or allow more in the column 'at once' of Effects"
+            more = "" if is_one else ", or raise the limit in the column 'at once' of Effects"
             hint = f"write 'cancel {effect}' before the effect, or wait for its answer{more}"
             return Diagnostic("DSA307", "error", message, place, hint)
 
@@ -123,7 +123,7 @@ def _rivals(rows: tuple[Transition, ...], where: str) -> Diagnostic:
     ]
     family = families[0]
     message = f"this row is repeated for each {family}, and two of the copies, {show_instance(one.instance)} and {show_instance(other.instance)}, can be taken at the same time: {where}"
-    hint = f"if the row is meant for all of them together, write 'any {family}: P' (P for one of them is enough) or 'all {family}: P' (P for each of them); otherwise use {family} in the event, or write a condition that is true for one {family} only"
+    hint = f"if one row is meant for all values of {family} together, write 'any {family}: P' (P is true for at least one) or 'all {family}: P' (P is true for each); otherwise use {family} in the event, or write a condition that is true for one {family} only"
     return Diagnostic("DSA304", "error", message, cell(one, "if"), hint)
 
 
@@ -168,7 +168,7 @@ def _outer_rows(machine: Machine, state: str, row: Transition) -> str:
     outer = outer[outer.index(row.source) + 1 :]
     sources = [source for source in outer if (source, row.event) in machine.rows_from]
     return (
-        f"; the rows of '{sources[0]}' for '{row.event}' do not apply, because '{row.source}' has rows of its own for it"
+        f"; the rows of '{sources[0]}' for '{row.event}' do not apply, because '{row.source}' has its own rows for '{row.event}'"
         if sources
         else ""
     )

@@ -256,13 +256,13 @@ def _ignored_failures(
         for number, result in enumerate(results):
             if declaration.on_failure or not any(effect in at.judgements[number].ignored_failures for at in reports):
                 continue
-            message = f"a row takes '{effect}.failed' where nothing else is under way, and stays in its state; so the property '{result.text}' does not hold if '{effect}' fails"
+            message = f"a row for '{effect}.failed' does not leave the state, and nothing else is under way there; so the property '{result.text}' does not hold if '{effect}' fails"
             yield Diagnostic("DSA315", "warning", message, place(declaration.span), _hint(effect))
             break
 
 
 def _hint(effect: str) -> str:
-    return f"add a row for '{effect}.failed' that leads to another state; if stopping is intended, write 'stop' in the column 'on failure' of Effects"
+    return f"add a row for '{effect}.failed' that leads to another state; if the run is meant to stop there, write 'stop' in the column 'on failure' of Effects"
 
 
 def missing_data(system: System, limits: SearchLimits, engine: Engine | None = None) -> dict[Use, Diagnostic]:
@@ -297,7 +297,7 @@ def _warning(use: Use, form: Form, trace: Trace) -> Diagnostic:
     way = show_events([step.occurrence for step in trace.steps])
     is_guard = use.reader.startswith("guard ")
     reader = f"the guard '{use.reader.removeprefix('guard ')}'" if is_guard else use.reader
-    message = f"{reader} uses the data '{use.reference}', but the event '{event}' may not have occurred{moment}; an example of such a run: {way}"
+    message = f"{reader} uses the data '{use.reference}', but in some runs the event '{event}' has not occurred{moment}; an example of such a run: {way}"
     optional = attrs.evolve(use.reference, is_optional=True)
     hint = f"make sure that '{event}' occurs on every path to '{use.at}', or write '{optional}' if it may be missing"
     return Diagnostic("DSA316", "warning", message, place(use.span), hint)

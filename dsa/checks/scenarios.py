@@ -99,7 +99,7 @@ def _verdicts(machine: Machine, percept: ScenarioStep, rows: tuple[Transition, .
     strangers = sorted(verdicts.keys() - set(read))
     if strangers:
         raise OccurrenceError(
-            f"the rows of {rows[0].source} for {percept.event} read no verdict of {', '.join(strangers)}"
+            f"the rows of state '{rows[0].source}' for the event '{percept.event}' do not read any verdict of {', '.join(strangers)}"
         )
     for guard in read:
         outcome = verdicts.get(guard, "passed")
@@ -110,7 +110,7 @@ def _verdicts(machine: Machine, percept: ScenarioStep, rows: tuple[Transition, .
 
 
 def _difference(what: str, expected_text: str, actual_text: str) -> str:
-    expected, actual = (f"'{text}'" if text else "no effects" for text in (expected_text, actual_text))
+    expected, actual = (f"'{text or 'no effects'}'" for text in (expected_text, actual_text))
     return f"{what}: expected {expected}, but got {actual}"
 
 
@@ -137,7 +137,7 @@ def _state_difference(machine: Machine, percept: ScenarioStep, after: Configurat
     if percept.state is not None:
         expected_state = machine.resolve_state(percept.state) or percept.state
         if expected_state not in machine.ancestry(after.state):
-            return _difference(f"state after {percept.event}", expected_state, after.state)
+            return _difference(f"the state after '{percept.event}'", expected_state, after.state)
     return ""
 
 
@@ -145,7 +145,9 @@ def _value_difference(machine: Machine, percept: ScenarioStep, after: Configurat
     values: dict[str, Value] = {v.name: value for v, value in zip(machine.variables, after.values, strict=True)}
     for name, expected_value in percept.values:
         if values[name] != expected_value:
-            return _difference(f"{name} after {percept.event}", show_value(expected_value), show_value(values[name]))
+            return _difference(
+                f"the value of '{name}' after '{percept.event}'", show_value(expected_value), show_value(values[name])
+            )
     return ""
 
 
@@ -156,7 +158,7 @@ def _dependency_difference(machine: Machine, percept: ScenarioStep, after: Confi
     dependencies = used_in(machine, after.state)
     if sorted(percept.dependencies) != sorted(dependencies):
         return _difference(
-            f"dependencies after {percept.event}", show_used(percept.dependencies), show_used(dependencies)
+            f"the dependencies after '{percept.event}'", show_used(percept.dependencies), show_used(dependencies)
         )
     return ""
 
@@ -174,7 +176,7 @@ def from_scenarios(machine: Machine, results: Sequence[ScenarioResult]) -> tuple
         rest = f", and {len(left) - _ROWS_LISTED} more" if len(left) > _ROWS_LISTED else ""
         message = f"{len(left)} of {len(rows)} rows are taken by no scenario: {row_list}{rest}"
         where = place(left[0].span)
-        hint = f"dsa new --scenarios {where.path} prints scenarios that take them"
+        hint = f"to print scenarios that take such rows: dsa new --scenarios {where.path}"
         diagnostics.append(Diagnostic("DSA311", "warning", message, where, hint))
     return tuple(diagnostics)
 

@@ -95,10 +95,10 @@ def _row_verdict(
                 "DSA211", "info", f"the row for '{event}' in state '{row.source}' revokes '{variable}'", span
             )
         elif is_judged and _is_of_several(machine, row, update.variable):
-            message = f"the row for '{event}' in state '{row.source}' sets '{variable}' after the verdicts on one answer, although other answers may have failed"
+            message = f"the row for '{event}' in state '{row.source}' sets '{variable}', but it looks only at the verdicts on one answer, and another answer may have failed before"
             yield Diagnostic("DSA211", "info", message, span, _failed_answer_hint(machine, rows, update.variable))
         elif not is_judged:
-            message = f"the row for '{event}' in state '{row.source}' sets '{variable}', but the event '{event}' carries no guard's verdict"
+            message = f"the row for '{event}' in state '{row.source}' sets '{variable}', but the event '{event}' does not carry the verdict of a guard"
             yield Diagnostic("DSA211", "info", message, span)
     assignments = [update for update in updates if isinstance(update, Assign)]
     why, guard = _unguarded_reason(machine, row, rows) if is_judged and assignments else ("", "")
@@ -109,7 +109,7 @@ def _row_verdict(
         message = f"this row sets {kind} {quoted_names}, but {why} (Definition 4)"
         judges = [guard] if guard else [g.name for g in machine.guards if row.event in g.judges]
         passed = f"write {judges[0]}.passed in the condition" if judges else "ask for a verdict in the condition"
-        hint = f"{passed}; or give '{names_here[0]}' the scope environment; or write 'revoke {names_here[0]}', if the row is to unset it"
+        hint = f"{passed}; or give '{names_here[0]}' the scope 'environment'; or, if the row is to unset '{names_here[0]}', write 'revoke {names_here[0]}'"
         yield Diagnostic("DSA210", "error", message, place(assignments[0].span, cell(row, "update")), hint)
 
 
@@ -140,7 +140,7 @@ def _failed_answer_hint(machine: Machine, rows: tuple[Transition, ...], variable
         for other in sorted(both):
             return f"'{others[other]}' remembers a failed answer, and the property '{show(claim.form)}' is about both variables: nothing is missing if this property says what you mean"
     remembers = " or ".join(f"'{name}'" for name in others.values())
-    return f"a row for a failed answer sets {remembers}: add a property that says that this variable and '{without_index(variable)}' are never true together"
+    return f"a row for a failed answer already sets {remembers}: add a property that this variable and '{without_index(variable)}' are never both true"
 
 
 def _is_of_several(machine: Machine, row: Transition, variable: str) -> bool:
@@ -157,12 +157,12 @@ def _unguarded_reason(machine: Machine, row: Transition, rows: tuple[Transition,
         plain = [other.condition for other in rows if not other.is_else]
         condition, guards = conjunction([condition, Not(disjunction(plain))]), read_guards(rows)
     if not guards:
-        return f"its condition reads no verdict, although a guard judges '{row.event}'", ""
+        return f"the row's condition reads no verdict, although '{row.event}' carries one", ""
     outcomes = {guard.name: guard.outcomes for guard in machine.guards}
     for guard in guards:
         for outcome in outcomes[guard]:
             if outcome != "passed" and possible(condition, outcomes, {guard: outcome}):
-                return f"it can also be taken when the verdict is {guard}.{outcome}", guard
+                return f"the row can also be taken when the verdict is {guard}.{outcome}", guard
     return "", ""
 
 
@@ -254,10 +254,10 @@ def _pending_in_vain(machine: Machine, emitted_effects: set[str]) -> Iterator[Di
         origins = {OUTSIDE if row.is_timer else machine.event_named[row.event].origin for row in rows}
         for effect in sorted(pending_effects(rows[0].condition) - {""}):
             if effect not in emitted_effects:
-                why, hint = f"no row emits '{effect}'", f"emit it, or delete 'pending {effect}'"
+                why, hint = f"no row emits '{effect}'", f"emit '{effect}' in a row, or delete 'pending {effect}'"
             elif origins == {effect} and effect not in machine.numbered_effects:
-                why = f"the answer ends the effect '{effect}', and the condition is read after that"
-                hint = f"in a row for an answer, 'pending' is about other effects: delete 'pending {effect}'"
+                why = f"the event of this row is the answer of '{effect}', so '{effect}' has ended when the condition is read"
+                hint = f"delete this part of the condition; in this row, 'pending' can only be about other effects than '{effect}'"
             else:
                 continue
             message = f"'pending {effect}' is never true here: {why}"
@@ -273,8 +273,8 @@ def counts_of_one(machine: Machine) -> tuple[Diagnostic, ...]:
         for node in walk(condition):
             match node:
                 case Count((Name(effect, "pending"),)) if effect in machine.numbered_effects:
-                    message = f"'count(pending {effect})' is only ever 0 or 1: count(..) counts true conditions, and 'pending {effect}' is one condition, however many '{effect}' are outstanding"
-                    hint = "the column 'at once' of Effects limits how many may be outstanding; to know the present number, count them in a variable"
+                    message = f"'count(pending {effect})' is always 0 or 1: count(..) counts true conditions, and 'pending {effect}' is one condition, even if the effect is outstanding several times"
+                    hint = "the column 'at once' of Effects limits how often an effect may be outstanding; to know the present number, keep count in a variable"
                     warnings[span, effect] = Diagnostic("DSA213", "warning", message, span, hint)
                 case _:
                     pass
@@ -320,7 +320,7 @@ def sleeps(machine: Machine) -> tuple[Diagnostic, ...]:
     for row in machine.transitions:
         if machine.is_failure(row.event) and (name := row.event.removesuffix(".failed")) in sleeping_effects(machine):
             message = f"this row can never be taken: the sleep '{name}' never fails"
-            diagnostics.append(Diagnostic("DSA302", "warning", message, cell(row, "event"), "delete it"))
+            diagnostics.append(Diagnostic("DSA302", "warning", message, cell(row, "event"), "delete the row"))
     return tuple({each.span: each for each in reversed(diagnostics)}.values())[::-1]  # once for a whole family
 
 
@@ -341,7 +341,7 @@ def _emitted_into_final(machine: Machine, row: Transition) -> Iterator[Diagnosti
         return
     for item in row.effects:
         if isinstance(item, Emit) and item.effect in machine.answers:
-            message = f"this row emits '{item.effect}' and ends the run, since state '{row.target}' is final: nothing can receive its answers"
+            message = f"this row emits '{item.effect}' and ends the run, since state '{row.target}' is final: nothing can receive the answers of '{item.effect}'"
             hint = "emit an effect without answers, or wait in a state that is not final"
             yield _effect_error(row, item, message, hint)
 

@@ -357,7 +357,7 @@ class _Options:
     type=click.IntRange(min=1),
     default=1,
     metavar="N",
-    help="For each violated property, show up to N counterexamples that take different rows. Also show a run in which the property holds and which differs from the counterexample as little as possible.",
+    help="For each violated property, show up to N counterexamples that take different rows. For N above 1, also show the run that is most like the first counterexample but keeps the property.",
 )
 @click.option("--trace", "trace", metavar="FILE", help="Run a recorded trace again, and watch the properties on it.")
 @click.option(

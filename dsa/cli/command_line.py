@@ -298,7 +298,7 @@ output_option = click.option(
 def require_other(output: Path | None, file: Path | str) -> None:
     """Raise UsageError if a command would overwrite the file that it reads."""
     if output is not None and output.exists() and Path(file).exists() and output.samefile(file):
-        raise click.UsageError(f"{output} is the file that is read; nothing was written; give -o another name")
+        raise click.UsageError(f"{output} is the input file itself; nothing was written; give -o another name")
 
 
 def require_free(output: Path | None, *, force: bool) -> None:

@@ -226,7 +226,7 @@ def command(
 ) -> None:
     """Show how NEW differs from OLD, whether NEW behaves differently, and which unfinished runs of OLD can go on under NEW.
 
-    These are the runs in .dsa, or in the folder of --runs. Exit code 0: NEW behaves the same, and every unfinished run is compatible; 1: one
+    Unfinished runs are looked for in .dsa, or in the folder given with --runs. Exit code 0: NEW behaves the same, and every unfinished run is compatible; 1: one
     of these is false or UNKNOWN; 2: a file cannot be read. With --runs, the exit code depends only on the runs.
     """
     diff = _compare_files((old, new), root, parameters, max_states, time_limit)

@@ -83,7 +83,7 @@ def _require_outputs(tool: str, output: Path | None, file: str) -> None:
         if beside == output:
             other = output.with_suffix(".tla")
             raise click.UsageError(
-                f"-o {output}: a second file, TLC's configuration, will get this name; choose another name for the module: -o {other}"
+                f"-o {output}: TLC's configuration is written beside the module, under this name; give the module another name: -o {other}"
             )
         require_other(beside, file)
         require_file(beside, f"-o {output} also writes")

@@ -48,7 +48,7 @@ def command_for(
             each.kind.name: each for each in (*(PluginKind(kind, "") for kind in kinds.values()), *plugin_kinds)
         }
         if kind is not None and kind not in kinds_by_name:
-            raise click.UsageError(f"there is no kind of {what} '{kind}'; {closest(kind, kinds_by_name)}")
+            raise click.UsageError(f"'{kind}' is not a kind of {what}; {closest(kind, kinds_by_name)}")
         selection = [kinds_by_name[name] for name in sorted(kinds_by_name) if kind in (None, name)]
         if json_wanted:
             print_json({"kinds": [_as_json(each) for each in selection], "faults": faults})

@@ -136,7 +136,7 @@ def _rederive_run(stored_run: StoredRun, folder: Path, module: str | None, *, js
             return _again(record, _calls_again(record, folder, module), json_wanted=json_wanted)
     if module is not None:
         raise click.UsageError(
-            "--with is only for runs of policies, because a machine's run is derived from its events alone"
+            "--with is only for the run of a policy; to replay the run of a machine, its recorded events are enough"
         )
     return _again(record, json_wanted=json_wanted)
 
@@ -163,7 +163,7 @@ def _ends_it(error: BaseException | None) -> bool:
 def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
     """Check a file against a table: a run's story, as `dsa show --jsonl` prints it, or a trace."""
     if file is None:
-        raise click.UsageError(f"{name} is a recorded trace; use --against FILE to give the table that it should fit")
+        raise click.UsageError(f"{name} is a recorded trace; give the table that the trace should fit: --against FILE")
     text = read_text(name)
     if '"kind":"machine"' in text.lstrip().partition("\n")[0]:
         try:
@@ -266,11 +266,14 @@ def _against(
     """Let another table take the events of a ledger, and print the first difference; return the exit code."""
     first = entries[0] if len(entries) else None
     if not isinstance(first, ledger.MachineEntry):
-        raise CommandExit(f"{name} has no machine, so no table can take its events", EXIT_UNREADABLE)
+        raise CommandExit(
+            f"the run {name} is of a policy, not of a machine, so its events cannot be tried on a table",
+            EXIT_UNREADABLE,
+        )
     try:
         machine = load(file).at(dict(first.parameters))
     except ParameterError as fault:
-        raise CommandExit(f"{file} cannot have the parameters of {name}: {fault}", 1) from fault
+        raise CommandExit(f"the parameters of {name} do not fit {file}: {fault}", 1) from fault
     machine = machine if own is None else spelled_like(machine, own)
     difference = first_difference(machine, entries, own)
     events = _counts(entries)["events"]

@@ -69,7 +69,7 @@ class MachineChange:
         """Return the entry to record; None if the run has this machine already. Raises CommandExit if it may not go on under it."""
         fit = FitJudge(self.machine, SearchLimits(MAX_STATES), self.parameters).judge(run)
         if fit.verdict != "compatible" or fit.machine is None:
-            raise CommandExit(f"run {run.run_id} cannot go on under {self.name}: {self._why(fit)}", 1)
+            raise CommandExit(f"run {run.run_id} cannot continue with {self.name}: {self._why(fit)}", 1)
         if digest(fit.machine) == digest(run.machine):
             return None
         at_ms = time.time_ns() // 1_000_000
@@ -318,5 +318,5 @@ def _require_no_answers(record: RunRecord, root: Path, key: str) -> None:
         way = shell_command("send", root / record.run.run_id, event, "--answers", key)
         which = "" if len(answers) == 1 else f", where EVENT is one of {', '.join(answers)}"
         raise click.UsageError(
-            f"{open_effect.intent.effect} {key} ends with an answer, so say which answer it gave: `{way}`{which}"
+            f"{open_effect.intent.effect} {key} always returns an answer, so it is not enough to say that it is done; say which answer it gave: `{way}`{which}"
         )

@@ -157,7 +157,7 @@ def watching_options(command: FC) -> FC:
         "--secret", "names", multiple=True, metavar="NAME", help="Treat the environment variable NAME as a secret."
     )
     @click.option(
-        "--secret-pattern", "patterns", multiple=True, metavar="REGEX", help="Treat what REGEX finds as secret."
+        "--secret-pattern", "patterns", multiple=True, metavar="REGEX", help="Treat text that matches REGEX as secret."
     )
     @click.option(
         "--not-secret",
@@ -202,7 +202,7 @@ runs_option = click.option(
 )
 _BUDGET = (
     "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000. The units are calls, tokens, usd and seconds. "
-    "The unit calls counts every attempt of an effect that can return an event, even a failed attempt."
+    "The unit `calls` counts attempts, failed ones too, but only of effects that can return an event."
 )
 budget_option = click.option("--budget", multiple=True, metavar="LIMIT", help=_BUDGET)
 
@@ -241,7 +241,9 @@ def find(ids: Sequence[str], name: str, root: Path) -> str:
         raise CommandExit(f"{message}; write more of the name", EXIT_UNREADABLE)
     suggestion = nearest(name, (LAST, *ids))
     hint = f"did you mean '{suggestion}'?" if suggestion else f"the newest: {_some(ids[-_MOST_NAMED:])};"
-    raise CommandExit(f"no run '{name}' in {place_text(root)}; {hint} `dsa runs` lists them all", EXIT_UNREADABLE)
+    raise CommandExit(
+        f"there is no run '{name}' in {place_text(root)}; {hint} `dsa runs` lists all runs", EXIT_UNREADABLE
+    )
 
 
 def _some(runs: Sequence[str]) -> str:

@@ -134,7 +134,7 @@ def command(
         _say_none(folder, is_filtered=bool(status or waiting_for or machine or due_before_ms), hint=hint)
     if lost_count:
         raise CommandExit(
-            f"{root}: damaged: {lost_count} other {'run was recorded here, but is' if lost_count == 1 else 'runs were recorded here, but are'} missing now",
+            f"{root}: damaged: {lost_count} more {'run that was recorded here is' if lost_count == 1 else 'runs that were recorded here are'} missing now",
             1,
         )
 

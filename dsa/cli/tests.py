@@ -158,7 +158,9 @@ def _pytest(test_file: _TestFile, file: str, output: Path) -> str:
 def _spec(test_file: _TestFile, file: str, output: Path) -> str:
     sections = _scenarios(test_file)
     if not sections:
-        raise click.UsageError(f"{output}: nothing was written; scenarios cannot express these tests, -o test_x.py can")
+        raise click.UsageError(
+            f"{output}: nothing was written: scenarios cannot express these tests, but pytest can; use -o test_x.py"
+        )
     path = locate(file)
     if (reference := machine_of(read_text(path))) is not None:  # a spec refers to a machine, not to another spec
         beside = path.parent / reference[0]

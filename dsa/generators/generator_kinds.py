@@ -174,5 +174,7 @@ def _build(kind: ComponentKind, row: Generator, supply: dict[str, Any]) -> Gener
         raise BindingError(f"{owner}: {error}", row.span) from error
     if not isinstance(generator, GeneratorInterface):
         type_name = type(generator).__name__
-        raise BindingError(f"kind {kind.name} built {type_name}, which is not a GeneratorInterface", row.span)
+        raise BindingError(
+            f"the kind '{kind.name}' must build a GeneratorInterface, but built an object of type {type_name}", row.span
+        )
     return generator

@@ -51,7 +51,7 @@ class CasesGuard(GuardInterface):
     ) -> None:
         self._cases = tuple(_read_case(case) for case in cases)
         if not self._cases:
-            raise ValueError("a cases guard needs at least one case")
+            raise ValueError("a guard of the kind 'cases' needs at least one case")
         if not 0 < timeout_s <= _LONGEST_S:
             raise ValueError(
                 f"timeout_s = {timeout_s:g} is not a valid time limit: it must be more than 0 s and at most {_LONGEST_S} s"

@@ -219,7 +219,7 @@ class ForbiddenGuard(GuardInterface):
 def _require_names(option: str, names: tuple[str, ...], wild: str) -> None:
     """Raise ValueError for the first that is not a dotted name; `wild` may replace letters in it."""
     if isinstance(names, str):
-        raise ValueError(f"{option} is one text: use a tuple of names")  # noqa: TRY004  # as for its parts
+        raise ValueError(f"{option} is a single string: use a tuple of names")  # noqa: TRY004  # as for its parts
     for name in names:
         plain = name.replace(wild, "a") if wild else name
         if not all(part.isidentifier() for part in plain.split(".")):

@@ -352,7 +352,10 @@ class _Builder:
         if isinstance(guard, TDDTestGuard):
             self._require_tests(owner, above)
         if not isinstance(guard, GuardInterface):
-            raise BindingError(f"kind {kind.name} built {type(guard).__name__}, which is not a GuardInterface", span)
+            raise BindingError(
+                f"the kind '{kind.name}' must build a GuardInterface, but built an object of type {type(guard).__name__}",
+                span,
+            )
         return guard
 
     def _require_tests(self, owner: str, above: tuple[str, ...]) -> None:
@@ -371,7 +374,11 @@ class _Builder:
     ) -> dict[str, GuardInterface]:
         names = [part.strip() for part in dict(row.options).get(_OF, "").split(",") if part.strip()]
         if not names:
-            raise BindingError(f"guard {row.name} is of kind {kind.name}, which needs parts", span, f"{_OF} = a, b")
+            raise BindingError(
+                f"guard {row.name} is of kind {kind.name}, which combines other guards, but it names none",
+                span,
+                f"{_OF} = a, b",
+            )
         return {part: self._part(part, (*above, row.name), span) for part in names}
 
     def _generator(self, name: str, owner: str, span: Span | None) -> GeneratorInterface:

@@ -330,7 +330,7 @@ class SandboxedTests:
         """Return them, with `require` and `rung` of the sandbox."""
         if not module.isidentifier() or importlib.util.find_spec(module) is not None:
             raise ValueError(
-                f"'{module}' cannot be the module of the code: it is not a name, or a module of that name is installed"
+                f"the module of the code cannot be called '{module}': either this is not a valid name, or an installed module has it"
             )
         if not 0 < timeout_s <= _LONGEST_S:
             raise ValueError(

@@ -262,7 +262,7 @@ def model_at(place: str) -> Any:  # noqa: ANN401  # a type, of any kind
     """Return the object at `module:Name` or `file.py:Name`; a file is relative to the working folder. Raises ValueError if there is no such object."""
     where, _, name = place.rpartition(":")
     if not where or not all(part.isidentifier() for part in name.split(".")):
-        raise ValueError(f"'{place}' does not say where a model is defined: write module:Name or file.py:Name")
+        raise ValueError(f"'{place}' does not say where a pydantic model is defined: write module:Name or file.py:Name")
     target: Any = _module(where)
     for part in name.split("."):
         if not hasattr(target, part):

@@ -170,7 +170,7 @@ class CommandGuard(GuardInterface):
         }
         if any(PurePosixPath(file).is_relative_to(path) for path in links):
             raise ValueError(
-                f"the file '{file}' would be in a folder of the option `read`, which the program may not change"
+                f"the file '{file}' would be in a folder that the option `read` lists, and the program may not change such folders"
             )
         if missing := [folder / path for path in read if not (folder / path).exists()]:
             raise ValueError(f"there is no file or folder '{missing[0]}' to read")

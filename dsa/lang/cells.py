@@ -90,7 +90,7 @@ def declared_name(cell: Cell, what: str, findings: Findings) -> WrittenName | No
     if "[" in name and INDEXED_NAME.fullmatch(name):
         return _declared_member(cell, what, findings)
     if not NAME.fullmatch(name):
-        hint = "a name has letters, digits and '_', and does not start with a digit; it may have several such parts, joined by dots: a.b"
+        hint = "a name is made of letters, digits and '_', and does not start with a digit; several such names may be joined by dots: a.b"
         findings.error("DSA203", f"'{name}' cannot name {what}", cell.span(), hint)
         return None
     if len(name) > MAX_NAME:
@@ -198,8 +198,8 @@ def state_kind(cell: Cell, findings: Findings) -> tuple[StateKind, Expr | None]:
     if word in _KINDS:
         return _KINDS[word], None
     if "end" not in word.replace(",", " ").split():
-        hint = f"allowed: {', '.join(filter(None, _KINDS))}, end when CONDITION, or an empty cell"
-        findings.error("DSA107", f"'{word}' is not allowed here", cell.span(), hint)
+        hint = f"leave the cell empty, or write one of: {', '.join(filter(None, _KINDS))}, end when CONDITION"
+        findings.error("DSA107", f"this cell cannot contain '{word}'", cell.span(), hint)
         return "", None
 
     def read(parser: ExpressionParser) -> tuple[StateKind, Expr | None]:
@@ -301,7 +301,7 @@ def events(cell: Cell, findings: Findings) -> tuple[WrittenName, ...]:
                 "DSA107",
                 f"'{text}' is not a timer",
                 part.span(),
-                "write a timer such as after 30s; units: ms, s, m, h, d",
+                "write a timer such as 'after 30s'; units: ms, s, m, h, d",
             )
         else:
             names.append(WrittenName(TIMER_PREFIX + duration, part.span()))
@@ -349,9 +349,8 @@ def one_of(cell: Cell, choices: tuple[str, ...], default: str, findings: Finding
     word = cell.text.strip("`").strip()
     if not word or word in choices:
         return word or default
-    findings.error(
-        "DSA107", f"'{word}' is not allowed here", cell.span(), f"allowed: {', '.join(choices)}, or an empty cell"
-    )
+    hint = f"leave the cell empty, or write {'one of: ' if len(choices) > 1 else ''}{', '.join(choices)}"
+    findings.error("DSA107", f"this cell cannot contain '{word}'", cell.span(), hint)
     return default
 
 
@@ -525,7 +524,7 @@ def _header(
                 if synonym in known_names
                 else _ELSEWHERE.get(name) or closest(name, known_names)
             )
-            message = f"the section '{section.kind.capitalize()}' has no column '{name}'"
+            message = f"'{name}' is not a column that the section '{section.kind.capitalize()}' can have"
             findings.error("DSA103", message, cell.span(), hint, about=cell.text if extra else "")
         elif names.count(name) > 1:
             findings.error("DSA103", f"the column '{name}' occurs twice", cell.span())

@@ -46,7 +46,7 @@ _INFIX = {
     "probability": "P with probability >= x",
 }
 _LEGEND = "; K is a number, and E is what is counted, such as an effect"
-_BETWEEN = "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses"
+_BETWEEN = "if P or Q in 'between P and Q' has an 'and' or 'or' of its own, put it in parentheses, as in: between (A or B) and Q"
 
 
 def looks_like_property(cell: Cell) -> bool:
@@ -159,13 +159,13 @@ def _prefix_form(parser: ExpressionParser) -> declarations.Form:
 
 def _at_most(parser: ExpressionParser) -> declarations.AtMost:
     bound, moment = parser.sum(), parser.negation()
-    parser.require_closed("after 'at most'")
+    parser.require_closed("in a property with 'at most'")
     if not parser.accept("between"):
         return declarations.AtMost(bound, moment)
     start = parser.negation()
     parser.expect("and", _BETWEEN)
     end = parser.negation()
-    parser.require_closed("after 'between'")
+    parser.require_closed("in a property with 'between'")
     return declarations.AtMost(bound, moment, (start, end))
 
 
@@ -184,18 +184,20 @@ def _infix(parser: ExpressionParser) -> declarations.Form:
     left = parser.expression()
     if parser.accept("leads", "to"):
         form = _leads_to(parser, left)
-        parser.require_closed("beside 'leads to'")
+        parser.require_closed("in a property with 'leads to'")
         return form
     if parser.accept("only", "after"):
         later = parser.expression()
-        parser.require_closed("beside 'only after'")
+        parser.require_closed("in a property with 'only after'")
         return declarations.OnlyAfter(left, later)
     if parser.accept("with", "probability"):
         is_ceiling = parser.accept("<=")
         if not is_ceiling:
             parser.expect(">=", "write: P with probability >= x, or: P with probability <= x")
         return declarations.Probability(left, parser.number(), is_ceiling)
-    parser.fail(f"after the condition '{unparse(left)}', expected 'leads to', 'only after' or 'with probability >= x'")
+    parser.fail(
+        f"'{unparse(left)}' was read as a condition, so 'leads to', 'only after' or 'with probability >= x' was expected next"
+    )
 
 
 def _leads_to(parser: ExpressionParser, cause: Expr) -> declarations.LeadsTo:
@@ -228,8 +230,10 @@ def _require_lasting(form: declarations.UnchangedClaim, cell: Cell, findings: Fi
     for node in (node for expr in form.expressions for node in walk(expr)):
         if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in {"event", "effect"}):
             what = f"{node.guard}.{node.outcome}" if isinstance(node, Verdict) else node.name
-            message = f"'{what}' happens in one step, so it cannot stay unchanged"
-            findings.error("DSA204", message, node.span or cell.span(), "use variables, states or 'pending E' here")
+            message = f"'{what}' has no value that lasts from one step to the next, so it cannot stay unchanged"
+            findings.error(
+                "DSA204", message, node.span or cell.span(), "name variables, states, or 'pending E' for an effect E"
+            )
 
 
 REASONS = ("finished", "late", "early", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice")
@@ -293,7 +297,7 @@ def _dependencies(cell: Cell, machine: Machine, findings: Findings) -> tuple[tup
     pairs = cells.pair_cells(cell, ";,", findings)
     for _, step in pairs:
         if step.text not in steps:
-            hint = closest(step.text, steps, "only the steps of a Steps document have dependencies")
+            hint = closest(step.text, steps, "dependencies exist only in a document with a section 'Steps'")
             findings.error("DSA201", f"'{step.text}' is not a step", step.span(), hint, about=step.text)
     return tuple((name, step.text) for name, step in pairs)
 
@@ -302,7 +306,10 @@ def _timer(cell: Cell, text: str, machine: Machine, findings: Findings) -> str:
     duration_ms = parse_duration(text.removeprefix(TIMER_PREFIX).strip())
     if not duration_ms:
         findings.error(
-            "DSA107", f"'{text}' is not a timer", cell.span(), "write a timer such as after 30s; units: ms, s, m, h, d"
+            "DSA107",
+            f"'{text}' is not a timer",
+            cell.span(),
+            "write a timer such as 'after 30s'; units: ms, s, m, h, d",
         )
         return ""
     spelling = spelling_of(machine)
@@ -350,7 +357,7 @@ def _verdict(word: cells.WrittenName, event: str, names: Names, findings: Findin
         findings.error("DSA201", f"'{word.name}' is not a verdict", word.span, hint, about=word.name)
         return None
     if event in names.events and event not in names.judged_events[guard]:
-        hint = f"it judges: {', '.join(names.judged_events[guard]) or 'nothing'}"
+        hint = f"this guard judges: {', '.join(names.judged_events[guard]) or 'no event'}"
         findings.error("DSA209", f"guard '{guard}' does not judge the event '{event}'", word.span, hint, about=guard)
         return None
     return guard, outcome

@@ -130,7 +130,7 @@ def _require_unlike(families: Sequence[declarations.Family], findings: Findings)
     for family in families:
         if family.name in owners and family.span is not None:
             message = f"'{family.name}' is a family, and also an index of '{owners[family.name]}'"
-            findings.error("DSA202", message, family.span, "give one of them another name")
+            findings.error("DSA202", message, family.span, "rename the family or the index")
 
 
 def parameters(records: list[TableRecord], findings: Findings) -> tuple[declarations.RunParameter, ...]:
@@ -391,8 +391,10 @@ def _sleep_ms(record: TableRecord, findings: Findings) -> int | None:
     is_sleep = kind.text.strip("`").strip() == "sleep"
     if not is_sleep:
         if options.text and not kind.text:
-            hint = "write 'sleep' in the column 'is', or empty this cell"
-            findings.error("DSA107", "an effect whose column 'is' is empty cannot have options", options.span(), hint)
+            hint = "write 'sleep' in the column 'is', or clear this cell"
+            findings.error(
+                "DSA107", "an effect with nothing in the column 'is' cannot have options", options.span(), hint
+            )
         return None
     for column in _OF_POLICIES:
         if record[column].text and record[column].text != "internal":
@@ -571,20 +573,16 @@ def require_placeholders(
             suggestion = f"write '{{{name.strip()}}}'" if name.strip() in {*placeholders, *events} else suggestion
             message = f"nothing fills in the placeholder '{{{name}}}'"
             span = cell.span(match.start(), match.end())
-            findings.error(
-                "DSA112",
-                message,
-                span,
-                f"{suggestion}; for a brace in the text, write '{{{{' or '}}}}'",
-                about=fault.about,
-            )
+            joint = " For" if suggestion.endswith("?") else "; for"
+            hint = f"{suggestion}{joint} a brace in the text, write '{{{{' or '}}}}'"
+            findings.error("DSA112", message, span, hint, about=fault.about)
 
 
 def _what_fills(name: str, placeholders: tuple[str, ...], events: Collection[str]) -> str:
     """Return a hint for a wrong placeholder: the most similar name, else the known ones."""
     if nearest(name, {*placeholders, *events}) is not None:
-        return closest(name, {*placeholders, *events}).rstrip("?")
-    return f"{closest(name, placeholders)}; the name of an event also works, and stands for the event's data: {some_of(sorted(events))}"
+        return closest(name, {*placeholders, *events})
+    return f"{closest(name, placeholders)}; or use the data of an event by its name: {some_of(sorted(events))}"
 
 
 def read_constraints(section: Section, lines: tuple[str, ...]) -> str:

@@ -233,7 +233,7 @@ def _title(document: MarkdownDocument, findings: Findings) -> str:
         findings.error("DSA101", "the document has no name", document.start, hint)
         return "unnamed"
     for extra in document.titles[1:]:
-        findings.error("DSA101", "the document has a second first-level heading", extra.span(), "use ## for sections")
+        findings.error("DSA101", "the document already has a heading with one '#'", extra.span(), "use ## for sections")
     probe = Findings()
     name = cells.declared_name(document.titles[0], "a machine", probe)
     for fault in probe.diagnostics:
@@ -279,7 +279,7 @@ def _required_records(parts: Parts, kind: str, findings: Findings) -> list[Table
 def _no_table_hint(section: Section) -> str:
     if any(isinstance(block, ParagraphLine) and "|" in block.text.text for block in section.blocks):
         return "write a row of dashes below the column names, with a cell for each column, such as | --- | --- |"
-    return f"a table with the columns {', '.join(COLUMNS[section.kind].all)}"
+    return f"write a table with the columns {', '.join(COLUMNS[section.kind].all)}"
 
 
 def _steps(parts: Parts, findings: Findings) -> Steps | None:
@@ -313,7 +313,7 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
         return None
     for step in steps_table.unmet_requirements(plan) if findings.count == before else ():
         if step.span is not None:
-            message = f"step '{step.name}' can never start, because a step that it requires can never pass, or itself waits for '{step.name}'"
+            message = f"step '{step.name}' can never start, because it requires a step that can never pass or that waits for '{step.name}'"
             findings.error("DSA214", message, step.span)
     return plan
 
@@ -401,7 +401,7 @@ def _require_owners(parts: Parts, machine: Machine, findings: Findings) -> None:
                     "DSA202",
                     f"the section '{kind.capitalize()}: {section.name}' occurs twice",
                     span,
-                    "delete one of them",
+                    "keep one of the two sections, and delete the other",
                 )
             names_so_far.add(section.name)
 

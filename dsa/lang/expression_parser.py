@@ -68,9 +68,7 @@ _QUANTIFIERS = frozenset({"all", "any", "forall", "exists", "every", "some"})
 QUANTIFIERS = frozenset({"all", "any", "count"})
 #: It also begins a count directly before a parenthesis.
 _COUNT = "count"
-_COUNT_HINT = (
-    "write (count f: P) >= 2 for a family f; for conditions P and Q, write count(P, Q) >= 2, without a space before '('"
-)
+_COUNT_HINT = "to count over a family f, write (count f: P) >= 2; to count conditions P and Q, write count(P, Q) >= 2, without a space after 'count'"
 MAX_NAME = 200
 MAX_TERMS = 100
 #: A family has no more values either.
@@ -238,7 +236,7 @@ class TokenReader:
         if before.kind == "name" and before.text in _QUANTIFIERS and (token.text in "(:" or after.text in {":", "in"}):
             return "write 'all f: P' or 'any f: P', with a family f that a section '## Families' declares"
         if before.kind == "name" and token.text == "(" and before.end == token.start:
-            return f"there is no function '{before.text}'; the only function is count(..). Instead of one row with this function, write several rows, one for each case"
+            return f"there is no function '{before.text}'; the only function is count(..). Instead of one row with '{before.text}', write several rows, one for each case"
         return _WORDS.get(token.text, "")
 
     def name(self, what: str) -> Token:
@@ -317,7 +315,7 @@ class TokenReader:
         if self._open_quantifier is not None:
             hint = f"write: ({self._open_quantifier.text} f: ..)"
             raise self.fault(
-                self._open_quantifier, f"'{self._open_quantifier.text} f: ..' must be in parentheses {where}", hint
+                self._open_quantifier, f"{where}, '{self._open_quantifier.text} f: ..' must be in parentheses", hint
             )
 
     def take(self) -> Token:
@@ -467,7 +465,7 @@ class ExpressionParser(TokenReader):
             return inner
         if token.text == _COUNT:
             if self._at_quantifier():
-                self.reject("'count' needs parentheses around it", _COUNT_HINT)
+                self.reject("a count over a family needs parentheses around it", _COUNT_HINT)
             if self._tokens[self._place + 1].text == "(" and self._tokens[self._place + 1].start == token.end:
                 return self._count()
         if token.text in {"true", "false"}:

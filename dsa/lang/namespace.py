@@ -36,12 +36,12 @@ def show_type(kind: Type) -> str:
     words = {"bool": "a condition", "int": "a number"}
     if isinstance(kind, str):
         return words[kind]
-    return f"the value {kind[0]}" if len(kind) == 1 else f"a value of {{{', '.join(kind)}}}"
+    return f"the value '{kind[0]}'" if len(kind) == 1 else f"a value of {{{', '.join(kind)}}}"
 
 
 def _never_equal(this: Type, other: Type) -> str:
     """Return why a comparison can never be true; `this` is at the place of the message."""
-    return f"this is {show_type(this)}, and it is compared with {show_type(other)}: the two are never equal"
+    return f"{show_type(this)} is compared with {show_type(other)} here: these are never equal"
 
 
 def agree(left: Type, right: Type) -> bool:
@@ -252,8 +252,8 @@ class Resolver:
         elif not node.name or node.name in self._scope.effects_with_answers:
             return node, "bool"
         else:
-            hint = closest(node.name, self._scope.effects_with_answers)
-            self._report("DSA201", f"'{node.name}' is not an effect with answers", node, hint, about=node.name)
+            hint = closest(node.name, self._scope.effects_with_answers, "no effect of this document has answers")
+            self._report("DSA201", f"'{node.name}' is not an effect that has answers", node, hint, about=node.name)
         return node, None
 
     def _unknown(self, node: expr.Name, kind: Type | None) -> None:
@@ -262,13 +262,13 @@ class Resolver:
         if name in {"True", "False"}:
             self._report("DSA201", f"'{name}' is not declared", node, f"write '{name.lower()}'")
         elif name in scope.guards:
-            hint = "write " + " or ".join(f"{name}.{outcome}" for outcome in scope.guards[name])
+            hint = "write one of these: " + ", ".join(f"{name}.{outcome}" for outcome in scope.guards[name])
             self._report("DSA201", f"'{name}' is a guard, not a value", node, hint)
         elif "[" in name or scope.others.get(name) == "declared with an index":
             members = {each.partition("[")[0]: each for each in reversed([*scope.names()]) if each.endswith("]")}
             has_members = name in members
             hint = (
-                f"'{name}' needs an index: write {name}[f], where f is its family, or one member, such as {members[name]}"
+                f"'{name}' needs an index: write {name}[f] with its family f, or write one member, such as {members[name]}"
                 if has_members
                 else closest(name, scope.names())
             )
@@ -305,7 +305,9 @@ def _advice(node: expr.Expr, kind: Type) -> str:
     if isinstance(node, expr.Integer):
         return "write true or false" if node.value in {0, 1} else ""
     if isinstance(node, expr.Count):
-        return "compare the count outside of its parentheses, for example: (count f: P) >= 2, count(P, Q) >= 2"
+        return (
+            "write the comparison after the closing parenthesis, for example: (count f: P) >= 2, or: count(P, Q) >= 2"
+        )
     return f"compare it, for example: {node.name} > 0" if isinstance(node, expr.Name) and kind == "int" else ""
 
 
@@ -450,7 +452,7 @@ def index_hint(name: str, members: Mapping[str, Collection[str]], families: Fami
     if index in families:
         return f"family '{index}' needs a quantifier here: write all {index}: .. or any {index}: .., or use one of its indices"
     indices = [each.partition("[")[2].removesuffix("]") for each in members[base]]
-    return f"'{index}' is not a family, and '{base}' has no such index; {closest(index, [*families, *indices])}"
+    return f"'{base}' has no index '{index}', and there is no family '{index}'; {closest(index, [*families, *indices])}"
 
 
 @attrs.frozen

@@ -118,7 +118,7 @@ def _step(
     if not guards and name.name in with_cases:
         guards = ("cases",)
     if not guards and not record["guard"].text:
-        hint = f"write the name of a guard here, or a section '## Cases: {name.name}'"
+        hint = f"write the name of a guard here, or add a section '## Cases: {name.name}'"
         findings.error("DSA106", f"step '{name.name}' has no guard", record["guard"].span(), hint)
     generators = cells.name_list(record["generator"], "a generator", findings)
     if len(generators) > 1:

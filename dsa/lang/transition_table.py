@@ -229,10 +229,10 @@ def _condition(row: WrittenRow, names: Names, findings: Findings) -> Expr:
                 event.name for event in row.events if event.name not in names.judged_events.get(node.guard, ())
             ]
             if strangers:
-                judged_events = ", ".join(names.judged_events.get(node.guard, ())) or "nothing"
+                judged_events = ", ".join(names.judged_events.get(node.guard, ())) or "no event"
                 message = f"guard '{node.guard}' does not judge {'the event' if len(strangers) == 1 else 'the events'} {', '.join(map(repr, strangers))}"
                 findings.error(
-                    "DSA209", message, node.span or row.span, f"it judges: {judged_events}", about=node.guard
+                    "DSA209", message, node.span or row.span, f"this guard judges: {judged_events}", about=node.guard
                 )
     return condition
 
@@ -245,7 +245,9 @@ def _update(update: Assign | Revoke, names: Names, findings: Findings) -> Assign
         return update
     if isinstance(update, Revoke):
         if names.variable_scopes[update.variable] != "workflow":
-            message = f"{update.variable} is an environment variable; 'revoke' is for workflow variables"
+            message = (
+                f"'{update.variable}' has the scope environment; 'revoke' is only for variables with the scope workflow"
+            )
             findings.error("DSA204", message, span, f"write {update.variable} = VALUE")
         return update
     resolver = namespace.Resolver(names.updates, findings, span)

@@ -506,7 +506,7 @@ class RunHandle(HeldRun):
         """Wait for the outcome of an event that was offered. Raises what `send` does."""
         while not answer.done():
             if not self._is_driven:
-                raise NotTakenError(f"run {self.id} came to rest before it took the event '{event}'")
+                raise NotTakenError(f"run {self.id} is no longer driven, and has not taken the event '{event}'")
             await self.change()
         return answer.result()
 

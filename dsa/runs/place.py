@@ -194,7 +194,7 @@ def own_or_new_id(run_id: str, name: str) -> str:
     """Return the given id of a run, or a new one if it is empty. Raises ParameterError for a text that cannot be an id."""
     if run_id and not _RUN_ID.fullmatch(run_id):
         raise ParameterError(
-            f"{run_id!r} cannot be the id of a run: use letters, digits, and `.`, `_`, `~`, `+` or `-` between them, at most 200 characters, and not the word `last`"
+            f"{run_id!r} cannot be the id of a run: use at most 200 letters, digits and, between these, the characters `.`, `_`, `~`, `+` and `-`; the word `last` is not allowed"
         )
     return run_id or new_run_id(name)
 

@@ -94,7 +94,7 @@ def branch_of(stored_run: StoredRun, length: int, name: str) -> StoredRun:
         )
     if run.configuration.outstanding or unfinished_work(run).in_flight:
         raise _branch_error(
-            f"run {stored_run.run} had effects under way after {length} entries; branch it after an entry where the run rests"
+            f"run {stored_run.run} cannot be branched after {length} entries, because effects were under way; choose an entry after which none was"
         )
     return branch
 
@@ -135,7 +135,9 @@ def require_decidable(
     calls = calls_in_doubt(left)
     for key in (*decisions, *answers):
         if key not in effects and key not in calls:
-            raise _doubt_error(f"{key} is not in doubt; in doubt: {', '.join([*effects, *calls]) or 'nothing'}")
+            raise _doubt_error(
+                f"{key} is not in doubt; the effects and calls in doubt are: {', '.join([*effects, *calls]) or 'none'}"
+            )
     both = sorted(decisions.keys() & answers.keys())
     if both:
         raise _doubt_error(f"{both[0]} is decided twice")

@@ -255,5 +255,5 @@ def store_errors(what: str) -> Iterator[None]:
         if not is_stored_elsewhere(error):
             raise
         raise StoreError(
-            f"{what}: its long payloads are in a store; add this store to the address, as the workers do: temporal://HOST:PORT/NAMESPACE?store=STORE"
+            f"{what}: its long payloads are in a store; add to the address the store that the workers use: temporal://HOST:PORT/NAMESPACE?store=STORE"
         ) from error

@@ -322,12 +322,12 @@ def change_from(here: Execution, change: Json) -> tuple[Machine, ChangeEntry]:
         raise OtherMachineError(here.start.run, entry.digest, now[1])
     if change["length"] != here.story_length:
         raise StoreError(
-            f"run {here.start.run} went on while it was checked whether the run can change to the new document: try again"
+            f"run {here.start.run} went on while dsa was checking whether this run can change to the new document: try again"
         )
     ahead = attrs.evolve(continuation_of(here), story={})
     if here.calls.is_too_long({**change["start"], "continuation": attrs.asdict(ahead)}):
         raise StoreError(
-            f"run {here.start.run} cannot be changed: the part of its ledger that it needs is too long: {payloads.TOO_LONG}"
+            f"run {here.start.run} cannot be changed, because the part of its ledger that the change needs is too long: {payloads.TOO_LONG}"
         )
     return spelled_like(now[0], here.run.machine), entry
 
@@ -528,7 +528,8 @@ class RunWorkflow:
             del here.answers[message_id]
             if not answer.done():
                 raise ApplicationError(
-                    f"run {here.start.run} came to rest before it took the event '{name}'", type="NotTakenError"
+                    f"run {here.start.run} is no longer driven, and has not taken the event '{name}'",
+                    type="NotTakenError",
                 )
             return payloads.outcome_to_json(here.run.machine, answer.result())
 

@@ -245,8 +245,10 @@ class ServerLink:
                 raise StoreError(f"the Temporal server at {self.host} has not answered in time. It may have done what was requested: look at the run") from error  # fmt: skip
             except RPCError as error:
                 if error.status == RPCStatusCode.INVALID_ARGUMENT:
-                    raise StoreError(f"the Temporal server at {self.host} refuses this: {error.message}") from error
-                raise StoreError(f"the Temporal server at {self.host} does not answer: {fault_in_words(error)}. It keeps the runs: try again") from error  # fmt: skip
+                    raise StoreError(
+                        f"the Temporal server at {self.host} refused the request: {error.message}"
+                    ) from error
+                raise StoreError(f"the Temporal server at {self.host} does not answer: {fault_in_words(error)}. No run is lost, because the server stores them; try again when it answers") from error  # fmt: skip
 
         return asyncio.run_coroutine_threadsafe(work_in_words(), self._loop)
 

@@ -214,7 +214,7 @@ class TemporalRuns(BoundRuns):
     def post(self, run_id: str, occurrence: Occurrence, at: str | None = None, options: Options | None = None) -> str:  # noqa: ARG002
         """Raise StoreError, because a run on Temporal has no inbox and takes events at once. Raises TypeError for a place that is not a string."""
         require_place(at)
-        raise StoreError(f"run {run_id} has no inbox, because runs on Temporal take events at once")
+        raise StoreError(f"run {run_id} has no inbox, because runs on Temporal take each event immediately")
 
     def branch(self, run_id: str, length: int, new_id: str = "") -> str:
         """Make a run that begins as another one did, as `Runs.branch` does."""
@@ -446,8 +446,8 @@ class TemporalWorker(Worker):
     def __init__(self, runs: TemporalRuns, *, machine: str | None = None, **how: Any) -> None:  # noqa: ANN401  (as `Worker` takes it)
         if machine is not None:
             raise DsaError(
-                f"a worker on Temporal cannot be limited to the machine {machine}; to give this machine's runs a worker of their own, begin them with ?queue=NAME after the address, "
-                "and start the worker with the same address"
+                f"a worker on Temporal cannot be limited to the machine {machine}; to give this machine's runs a worker of their own, add ?queue=NAME to the address (--runs) when you start these runs, "
+                "and give the worker the same address"
             )
         super().__init__(runs, **how)
         self._temporal_runs = runs

@@ -236,7 +236,7 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
 @click.option(
     "--mode",
     type=click.Choice(MODES),
-    help="ask: ask before anything but reading; auto-edit: edit without asking, ask before anything else; full-auto: never ask; read-only: only read, and refuse the rest.",
+    help="ask: ask before every action except reading; auto-edit: ask before every action except reading and editing; full-auto: never ask; read-only: only read, and refuse the rest.",
 )
 @click.option(
     "--template",
@@ -255,7 +255,7 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
 @click.option(
     "--test-first",
     is_flag=True,
-    help="Offer the model a tool, write_tested, for writing tests first, and then code until the tests pass.",
+    help="Offer the model a tool, write_tested. With it, the model first writes tests, and then writes code until these tests pass.",
 )
 @click.option(
     "--json-mode",

@@ -102,7 +102,7 @@ def _history_of(runs: Runs, run_id: str) -> WorkspaceHistory:
 def command(run: str, root: str, *, json_wanted: bool) -> None:
     """Undo the changes of a coding RUN in its workspace.
 
-    A file that somebody has changed since the run changed it is left alone, and listed. Exit code 0: all changes were undone; 1: not all.
+    If somebody has changed a file after the run did, the file is left alone, and listed. Exit code 0: all changes were undone; 1: not all.
     """
     with exit_on_faults(Path(root)), open_runs(root, must_exist=True) as runs:
         run = find(runs.ids(), run, Path(root))

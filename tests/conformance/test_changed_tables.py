@@ -189,7 +189,7 @@ def test_changed_run_has_the_same_moments(
 async def is_refused(runs: Any, run: dsa.RunHandle, folder: Path) -> None:
     await run.rest()
     count = len(runs.entries("order"))
-    with pytest.raises(CommandExit, match="cannot go on under new"):
+    with pytest.raises(CommandExit, match="cannot continue with new"):
         await runs.resume("order", resumption=Resumption(change=change_to(folder, RENAMED)))
     judged = change_to(folder, LONGER)(runs.get("order").run)
 
@@ -206,7 +206,7 @@ async def is_refused(runs: Any, run: dsa.RunHandle, folder: Path) -> None:
     await sender[0]
     with pytest.raises(
         StoreError,
-        match="run order went on while it was checked whether the run can change to the new document: try again",
+        match="run order went on while dsa was checking whether this run can change to the new document: try again",
     ):
         await handle.drive()
     assert (await run.rest()).kind == "waiting"

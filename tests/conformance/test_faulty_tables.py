@@ -12,7 +12,7 @@ from dsa.edge.document_files import load
 from dsa.errors import MachineError
 from dsa.runs.setup import RunSetup
 
-FAULT = "DSA210: this row sets the workflow variable 'satisfied', but it can also be taken when the verdict is g.failed"
+FAULT = "DSA210: this row sets the workflow variable 'satisfied', but the row can also be taken when the verdict is g.failed"
 COMMANDS = {"check": (1, ()), "run": (2, ("Write add",)), "sim": (2, ("--seeds", "1"))}
 
 

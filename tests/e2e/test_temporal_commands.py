@@ -83,7 +83,7 @@ def test_run_is_worked_on_and_answered_by_different_processes(desk: Path, namesp
         assert "late" in dsa(desk, where, "send", "last@1", "approved").stderr
         (desk / "longer.md").write_text(f"{ORDER}| drafted | question | = | |\n")
         (desk / "renamed.md").write_text(ORDER.replace("drafted", "written"))
-        assert "cannot go on under renamed.md" in dsa(desk, where, "resume", "last", "--machine", "renamed.md").stderr
+        assert "cannot continue with renamed.md" in dsa(desk, where, "resume", "last", "--machine", "renamed.md").stderr
         assert dsa(desk, where, "resume", "last", "--machine", "longer.md").returncode == 3
         assert dsa(desk, where, "send", "last@2", "approved").returncode == 0
         assert dsa(desk, where, "resume", "last").returncode == 0

@@ -161,17 +161,17 @@ def notes(text):
 def test_notes_name_variables_and_events_as_written():
     messages = {message for message, _ in notes(CHAPTERS)}
     assert messages == {
-        "the row for 'seen[c]' in state 'working' sets 'ready[c]', but the event 'seen[c]' carries no guard's verdict",
-        "the row for 'done[c]' in state 'working' sets 'accepted' after the verdicts on one answer, although other answers may have failed",
+        "the row for 'seen[c]' in state 'working' sets 'ready[c]', but the event 'seen[c]' does not carry the verdict of a guard",
+        "the row for 'done[c]' in state 'working' sets 'accepted', but it looks only at the verdicts on one answer, and another answer may have failed before",
     }
 
 
 @each_row(("claims", "update", "hint"), [
-    ("", "spoilt = true", "a row for a failed answer sets 'spoilt': add a property that says that this variable and 'accepted' are never true together"),
-    ("- never spoilt", "spoilt = true", "a row for a failed answer sets 'spoilt': add a property that says that this variable and 'accepted' are never true together"),
+    ("", "spoilt = true", "a row for a failed answer already sets 'spoilt': add a property that this variable and 'accepted' are never both true"),
+    ("- never spoilt", "spoilt = true", "a row for a failed answer already sets 'spoilt': add a property that this variable and 'accepted' are never both true"),
     ("- never accepted and spoilt", "spoilt = true", "'spoilt' remembers a failed answer, and the property 'never accepted and spoilt' is about both variables: nothing is missing if this property says what you mean"),
     ("- never accepted and spoilt", "", "add a variable that is set when an answer fails, and a property that this variable and 'accepted' are never both true"),
 ])  # fmt: skip
 def test_hint_asks_only_for_what_is_missing(claims, update, hint):
     text = CHAPTERS.replace("spoilt = true", update) + (f"\n## Properties\n{claims}\n" if claims else "")
-    assert {each for message, each in notes(text) if "other answers may have failed" in message} == {hint}
+    assert {each for message, each in notes(text) if "another answer may have failed" in message} == {hint}

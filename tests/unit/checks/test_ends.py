@@ -143,7 +143,7 @@ def test_odds_count_an_end_as_an_outcome():
         ("initial, end done == n", "expected 'when'"),
         ("initial end when done == n", "expected ','"),
         ("final, end when done == n", "expected 'end'"),
-        ("finall", "'finall' is not allowed here"),
+        ("finall", "this cell cannot contain 'finall'"),
     ],
 )
 def test_invalid_end_is_reported(cell, said):

@@ -67,7 +67,7 @@ ROWS = """| idle       | specification |                             |          
         ("| query_llm     | generating |\n| generating", "| query_llm, execute_guard | generating |\n| generating",
          "emission", "artifact is refused in generating (emitted_twice)"),
         ("|                  |               | failed ", "| satisfied = true |               | failed ",
-         "definition4", "it can also be taken when the verdict is g.failed"),
+         "definition4", "the row can also be taken when the verdict is g.failed"),
     ],
 )  # fmt: skip
 def test_fault_of_the_table_is_violated_with_a_trace(old: str, new: str, name: str, told: str) -> None:

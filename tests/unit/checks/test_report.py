@@ -167,7 +167,7 @@ def test_overlap_names_both_rows_and_the_values(plant):
     text, found = plant(("| g.fatal                     |", "| g.fatal or retries == 2 |"))
     overlap = found["DSA304"]
     assert overlap.span.line == line(text, "retries == 2")
-    assert "and 50 are enabled at once" in overlap.message
+    assert "and 50 are enabled at the same time" in overlap.message
     assert "on 'verdict g.passed', where retries = 2" in overlap.message
     assert "reached by: specification" in overlap.message
 

@@ -34,11 +34,11 @@ def test_unnamed_guard_has_passed():
 @pytest.mark.parametrize(("row", "message"), [
     ("verdict | advance_state | succeeded", "event 'verdict g.passed': expected 'advance_state', but got 'advance_state, reply_to_user'"),
     ("verdict | reply_to_user, advance_state | ", "expected 'reply_to_user, advance_state', but got 'advance_state, reply_to_user'"),
-    ("verdict g.fatal | escalate_to_user | failed", "state after verdict: expected 'failed', but got 'escalated'"),
+    ("verdict g.fatal | escalate_to_user | failed", "the state after 'verdict': expected 'failed', but got 'escalated'"),
     ("artifact | execute_guard | validating", "expected 'execute_guard', but got 'refused: late"),
     ("artifact | refused: invalid_state | ", "expected 'refused: invalid_state', but got 'refused: late"),
     ("verdict | refused | ", "expected 'refused', but got 'advance_state, reply_to_user'"),
-    ("verdict |  | ", "expected no effects, but got 'advance_state, reply_to_user'"),
+    ("verdict |  | ", "expected 'no effects', but got 'advance_state, reply_to_user'"),
 ])  # fmt: skip
 def test_mismatch_is_reported_at_its_row(row, message):
     machine, result = run(*BEGIN, row)
@@ -67,7 +67,7 @@ def test_only_written_values_are_compared_after_a_step():
     rows = [f"{row} | | " for row in BEGIN]
     assert run(*rows, "verdict g.failed | refine_context, query_llm | generating | 1 | false", columns=columns)[1].ok
     _, result = run(*rows, "verdict g.failed | refine_context, query_llm | generating | 0 | ", columns=columns)
-    assert result.message == "retries after verdict: expected '0', but got '1'"
+    assert result.message == "the value of 'retries' after 'verdict': expected '0', but got '1'"
 
 
 def test_scenario_runs_at_its_own_parameters():
@@ -93,7 +93,7 @@ def test_dependencies_are_those_of_the_current_step():
     action = ", ".join(map(str, next(row for row in taken.transitions if row.target == "generating.two").effects))
     assert run(*FIRST, f"verdict | {action} | generating.two | t = one", columns=columns, text=STEPS)[1].ok
     _, result = run(*FIRST, f"verdict | {action} | generating | u = one", columns=columns, text=STEPS)
-    assert result.message == "dependencies after verdict: expected 'u = one', but got 't = one'"
+    assert result.message == "the dependencies after 'verdict': expected 'u = one', but got 't = one'"
 
 
 TIMED = """# t
@@ -157,4 +157,4 @@ def test_verdict_that_no_row_reads_is_an_error():
         .replace("| failed     |\n\n| generating", "| failed     |\n| generating")
     )
     _, result = run(BEGIN[0], "look g.failed | | generating", text=text)
-    assert result.message == "the rows of generating for look read no verdict of g"
+    assert result.message == "the rows of state 'generating' for the event 'look' do not read any verdict of g"

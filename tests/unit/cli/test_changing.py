@@ -86,7 +86,7 @@ def test_run_that_does_not_fit_is_refused_and_nothing_changes(shop):
     result = dsa("resume", "last", "--done", "2/1", "--machine", "bad.md")
     assert result.exit_code == 1
     assert result.stderr == (
-        f"run {RUN} cannot go on under bad.md: its history would be different\n"
+        f"run {RUN} cannot continue with bad.md: its history would be different\n"
         "event 2, paid in paying:\n"
         "  recorded  line 31: paying -> resting; mail, log\n"
         "  bad.md    line 31 (paying | paid | resting): paying -> resting; log, mail\n"
@@ -101,7 +101,7 @@ def test_refusal_is_an_object_with_json(shop):
     crashed_while(ROOT, doing="mail", file=shop)
     result = dsa("resume", "last", "--machine", "bad.md", "--json")
     assert result.exit_code == 1
-    assert "cannot go on under bad.md" in json.loads(result.stdout)["failure"]["message"]
+    assert "cannot continue with bad.md" in json.loads(result.stdout)["failure"]["message"]
 
 
 def test_missing_document_is_reported(shop):

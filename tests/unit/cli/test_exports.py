@@ -43,12 +43,12 @@ def test_tla_configuration_never_overwrites_the_source_a_folder_or_the_module():
     Path("d.cfg").write_text(text, encoding="utf-8")
     Path("folder.cfg").mkdir()
     refused = {
-        ("d.cfg", "d.tla"): "d.cfg is the file that is read",
+        ("d.cfg", "d.tla"): "d.cfg is the input file itself",
         ("dual_state", "folder.tla"): "-o folder.tla also writes folder.cfg: that is a folder",
         (
             "dual_state",
             "new.cfg",
-        ): "-o new.cfg: a second file, TLC's configuration, will get this name; choose another name for the module: -o new.tla",
+        ): "-o new.cfg: TLC's configuration is written beside the module, under this name; give the module another name: -o new.tla",
     }
     for (file, output), said in refused.items():
         done = dsa("export", file, "--to", "tla", "-o", output)
@@ -137,7 +137,7 @@ def test_output_overwrites_its_previous_version_but_never_its_source(command):
     Path("m.md").write_text(text, encoding="utf-8")
     assert [dsa(*command, "m.md", "-o", "made").exit_code for _ in range(2)] == [0, 0]
     done = dsa(*command, "m.md", "-o", "m.md")
-    assert (done.exit_code, "m.md is the file that is read" in done.stderr) == (2, True)
+    assert (done.exit_code, "m.md is the input file itself" in done.stderr) == (2, True)
     assert Path("m.md").read_text(encoding="utf-8") == text
 
 

@@ -299,9 +299,12 @@ def test_decision_on_a_call_in_doubt_is_carried_out(command, done, code, said):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["resume", "--retry", "1/1/1.1.1"], "1/1/1.1.1 is not in doubt; in doubt: "),
+        (["resume", "--retry", "1/1/1.1.1"], "1/1/1.1.1 is not in doubt; the effects and calls in doubt are: "),
         (["resume", "--retry", "1/1/1.1.3", "--fail", "1/1/1.1.3"], "1/1/1.1.3 has two decisions; give only one"),
-        (["resume", "--done", "1/1"], "perform 1/1 ends with an answer, so say which answer it gave"),
+        (
+            ["resume", "--done", "1/1"],
+            "perform 1/1 always returns an answer, so it is not enough to say that it is done; say which answer it gave",
+        ),
         (["send", "text", "hello"], "policy has no event 'text'"),
         (["send", "event", "hello", "--answers", "1/1/1.1.3"], "write the result of a call as `text"),
         (["send", "action_result", "hello", "--answers", "1/1/1.1.3"], "`action_result --data"),
@@ -321,7 +324,7 @@ def test_invalid_decision_is_refused_and_changes_nothing(command, said):
 def test_replay_of_a_machine_run_refuses_policies():
     crashed_while(Path(".dsa"), doing="pay")
     result = dsa("replay", "last", "--with", "mine.py")
-    assert "--with is only for runs of policies" in result.output
+    assert "--with is only for the run of a policy" in result.output
 
 
 # -- replaying --------------------------------------------------------------------------------------------------------

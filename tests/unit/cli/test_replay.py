@@ -152,7 +152,7 @@ def test_parameters_missing_in_the_other_table_are_reported():
     result = dsa("replay", "last", "--against", "shop.md")
     assert result.exit_code == 1
     assert result.stderr.startswith(
-        f"shop.md cannot have the parameters of run {RUN}: machine shop has no parameter 'rmax'"
+        f"the parameters of run {RUN} do not fit shop.md: machine shop has no parameter 'rmax'"
     )
 
 
@@ -219,7 +219,7 @@ def test_trace_needs_a_table():
     Path("trace.jsonl").write_text(TRACE)
     result = dsa("replay", "trace.jsonl")
     assert result.exit_code == 2
-    assert "use --against FILE to give the table that it should fit" in result.stderr
+    assert "give the table that the trace should fit: --against FILE" in result.stderr
 
 
 def test_json_of_a_trace_has_the_mismatch():

@@ -90,13 +90,13 @@ def test_done_option_is_refused_for_an_effect_with_answers(shop):
     result = dsa("resume", "last", "--done", "1/2")
     assert result.exit_code == 2
     assert (
-        f"pay 1/2 ends with an answer, so say which answer it gave: `dsa send {RUN} EVENT --answers 1/2`, where EVENT is one of paid, declined"
+        f"pay 1/2 always returns an answer, so it is not enough to say that it is done; say which answer it gave: `dsa send {RUN} EVENT --answers 1/2`, where EVENT is one of paid, declined"
         in result.stderr
     )
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    (["--retry", "7/7"], "7/7 is not in doubt; in doubt: 1/2"),
+    (["--retry", "7/7"], "7/7 is not in doubt; the effects and calls in doubt are: 1/2"),
     (["--done", "1/1"], "1/1 is not in doubt"),
 ])  # fmt: skip
 def test_effect_not_in_doubt_cannot_be_decided(shop, options, said):

@@ -127,7 +127,7 @@ def test_resume_and_send_print_status_exit_code_and_refused_events(shop, prepare
     (waiting, ("send", "last", "paid"), "waiting", "'paid' does not come from outside"),
     (waiting, ("send", "last", "order", "tea", "--data", "1"), "waiting", "not both"),
     (waiting, ("resume", "last", "--retry", "1/2"), "waiting", "is not in doubt"),
-    (in_doubt, ("resume", "last", "--done", "1/2"), "in doubt", "pay 1/2 ends with an answer"),
+    (in_doubt, ("resume", "last", "--done", "1/2"), "in doubt", "pay 1/2 always returns an answer"),
     (waiting, ("resume", "last", "--param", "rmax=1"), "waiting", "rmax"),
     (waiting, ("resume", "last", "--machine", "nothing.md"), "waiting", "nothing.md"),
     (waiting, ("show", "last", "--after", "1"), "waiting", "--after works only with the default output or with --jsonl"),

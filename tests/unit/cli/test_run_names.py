@@ -43,7 +43,7 @@ def test_part_of_the_last_run_is_found_by_its_number(root):
 @pytest.mark.parametrize(("wanted", "said"), [
     ("shop", "'shop' matches 2 runs in .dsa: 20260131T120000-shop-aaaaaa, 20260131T120001-shop-bbbbbb; write more of the name"),
     ("20260131T120000-shop-aaaabb", f"no run '20260131T120000-shop-aaaabb' in .dsa; did you mean '{RUN}'?"),
-    ("?", f"no run '?' in .dsa; the newest: {RUN}, {OTHER}; `dsa runs` lists them all"),
+    ("?", f"no run '?' in .dsa; the newest: {RUN}, {OTHER}; `dsa runs` lists all runs"),
 ])  # fmt: skip
 def test_unknown_and_ambiguous_runs_are_reported_with_candidates(root, wanted, said):
     result = dsa("show", wanted)

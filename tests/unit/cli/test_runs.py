@@ -220,7 +220,7 @@ def test_vanished_runs_are_reported(root, gone):
         connection.execute("DELETE FROM runs WHERE run = ?", (gone,))
     done = dsa("runs")
     assert done.exit_code == 1
-    assert "1 other run was recorded here, but is missing now" in done.output
+    assert "1 more run that was recorded here is missing now" in done.output
     assert gone not in done.output
     assert run_id(1) in done.output
 

@@ -153,7 +153,7 @@ def test_existing_file_is_overwritten_only_with_force(dsa, tmp_path, name):
 
 def test_machine_is_never_overwritten(dsa, tmp_path):
     done = dsa("door.md", "-o", "../" + tmp_path.name + "/door.md", "--force")
-    assert (done.exit_code, "is the file that is read" in done.stderr) == (2, True)
+    assert (done.exit_code, "is the input file itself" in done.stderr) == (2, True)
     assert (tmp_path / "door.md").read_text() == DOOR
 
 

@@ -25,7 +25,7 @@ def decide(run, decided=None, answers=None):
 
 
 @pytest.mark.parametrize(("decided", "answers", "fault", "said"), [
-    ({"x": "retry"}, {}, DsaError, f"x is not in doubt; in doubt: {PAY}"),
+    ({"x": "retry"}, {}, DsaError, f"x is not in doubt; the effects and calls in doubt are: {PAY}"),
     ({LOG: "retry"}, {}, DsaError, f"{LOG} is not in doubt"),
     ({PAY: "done"}, {}, DsaError, r"pay ends with an answer.*\(paid, declined\)"),
     ({PAY: "retry"}, {PAY: Occurrence("paid")}, DsaError, "decided twice"),

@@ -117,7 +117,9 @@ def test_broken_plugin_is_one_error_that_names_the_package_and_the_line(shelf, v
 
 def test_plugin_that_builds_no_guard_is_reported(shelf):
     shelf.install("faulty", {GUARDS: ["bad = kinds_x:wrong"]}, kinds_x=SHOUTED)
-    with pytest.raises(BindingError, match="kind bad built int, which is not a GuardInterface"):
+    with pytest.raises(
+        BindingError, match="the kind 'bad' must build a GuardInterface, but built an object of type int"
+    ):
         guard("bad")
 
 

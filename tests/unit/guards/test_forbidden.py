@@ -114,7 +114,7 @@ def test_forbidden_names_can_be_chosen():
     ],
 )
 def test_invalid_name_is_refused(imports, calls):
-    with pytest.raises(ValueError, match=r"is not a name, so it would never match|is one text: use a tuple"):
+    with pytest.raises(ValueError, match=r"is not a name, so it would never match|is a single string: use a tuple"):
         ForbiddenGuard(imports, calls)
 
 

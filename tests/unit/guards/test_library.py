@@ -132,7 +132,7 @@ def test_every_kind_has_a_description_and_its_options():
         (Guard("g", kind="casse"), "did you mean 'cases'?"),
         (Guard("g", kind="cases"), "add a section '## Cases: g'"),
         (Guard("g", kind="syntax", options=(("level", "1"),)), "no option 'level'"),
-        (Guard("g", kind="all"), "which needs parts"),
+        (Guard("g", kind="all"), "which combines other guards, but it names none"),
         (Guard("g", kind="at_least", options=(("of", "syntax"),)), "needs the option 'k'"),
         (Guard("g", kind="at_least", options=(("of", "syntax"), ("k", "two"))), "'k' of guard g is 'two', not a whole"),
         (

@@ -179,11 +179,11 @@ def test_file_with_a_model_is_found_from_the_document_folder(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("shapes.py", "'shapes.py' does not say where a model is defined: write module:Name or file.py:Name"),
+        ("shapes.py", "'shapes.py' does not say where a pydantic model is defined: write module:Name or file.py:Name"),
         ("nowhere.py:X", "nowhere.py cannot be imported: FileNotFoundError: there is no such file"),
         ("nowhere:X", "nowhere cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
         ("json:Nothing", "json has nothing called 'Nothing'"),
-        ("json.py:x y", "does not say where a model is defined"),
+        ("json.py:x y", "does not say where a pydantic model is defined"),
         ("quits.py:X", "quits.py cannot be imported: SystemExit: 0"),
         ("shapes.py:number", "3 is not a type that pydantic can check"),
     ],

@@ -86,7 +86,7 @@ def test_name_is_a_value_when_compared_with_an_enumeration(claim, names):
 def test_value_that_the_other_side_lacks_is_reported_as_a_value(claim):
     (found,) = reading(claim=claim).diagnostics
     assert found.code == "DSA204"
-    assert re.search(r"this is the value \w+, and it is compared with (the value |a value of \{)", found.message)
+    assert re.search(r"the value '\w+' is compared with (the value |a value of \{)", found.message)
 
 
 def test_ambiguous_names_are_unchanged_after_writing_and_reading():

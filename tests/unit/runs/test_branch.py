@@ -130,7 +130,7 @@ def test_branch_is_refused_while_an_effect_is_under_way(kept):
     whole, _ = recorded(["go"])
     names = [entry.steps[0]["actor"] if isinstance(entry, ResultEntry) else type(entry) for entry in whole.entries]
     length = len(names) - names[::-1].index(kept)
-    with pytest.raises(DsaError, match=f"run {OLD} had effects under way after {length} entries"):
+    with pytest.raises(DsaError, match=f"run {OLD} cannot be branched after {length} entries"):
         branch_of(whole, length, NEW)
 
 

@@ -200,7 +200,7 @@ def test_run_does_nothing_until_a_call_in_doubt_is_decided(tmp_path):
     assert (rest.kind, [intent.key for intent in rest.in_doubt], trip.did) == ("in doubt", ["1/1"], [])
     assert record(tmp_path, run).status.kind == "in doubt"
     for key in ("1/1/1.1.1", "1.1.3"):
-        with pytest.raises(DsaError, match=rf"in doubt: 1/1, {PAY}"):
+        with pytest.raises(DsaError, match=rf"in doubt are: 1/1, {PAY}"):
             trip.resume(tmp_path, run, decisions={f"{run}/{key}": "retry"})
     with pytest.raises(DsaError, match="decided twice"):
         trip.resume(tmp_path, run, decisions={f"{PAY}": "fail"}, answers={f"{PAY}": text_step("pay", "x")})

@@ -145,9 +145,9 @@ def test_too_long_data_is_refused():
         ("fond.order", "'fond.order' is not an event; did you mean 'found'?"),
         ("note since asked", "'asked' is not an event; did you mean 'ask'?"),
         ("all", "'all' is not an event"),
-        ("found ?", "'found \\?' is not the name of any data"),
-        ("found since", "is not the name of any data"),
-        ("", "is not the name of any data"),
+        ("found ?", "'found \\?' does not name the data"),
+        ("found since", "does not name the data"),
+        ("", "does not name the data"),
     ],
 )
 def test_invalid_reference_gets_a_hint(words, said):
