@@ -77,7 +77,7 @@ def _forms(events: Collection[str]) -> str:
     """Return a hint with the reader's own events, where there are any."""
     names = sorted(event for event in events if not event.endswith(".failed")) or ["found", "asked"]
     one, other = names[0], names[-1]
-    return f"write '{one}', '{one}.part', '{one}?' or '{one} since {other}'; for a list, put 'all' before it"
+    return f"for the data of the newest event, write '{one}', '{one}.part', '{one}?' or '{one} since {other}'; for the data of all such events, begin with 'all', as in 'all {one}'"
 
 
 def _split(name: str, events: Collection[str]) -> tuple[str, tuple[str, ...]]:

@@ -98,7 +98,7 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
             return _rivals(rows, f"in state '{state}' on '{what}'{where}")
         case "ambiguous":
             message = f"{show_rows(rows)} are enabled at the same time: in state '{state}' on '{what}'{where}"
-            hint = "make one condition exclude the other, or write 'else'"
+            hint = "make one condition exclude the other, or write 'else' alone in one of the rows"
             return Diagnostic("DSA304", "error", message, cell(rows[-1], "if"), hint)
         case "out_of_domain":
             message = (

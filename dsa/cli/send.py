@@ -171,7 +171,7 @@ def _split_place(run: str) -> tuple[str, str]:
     name, place = (part, inner) if inner else (whole, place)  # the place of a part's question names the part
     if place and not _PLACE.fullmatch(place):
         raise click.UsageError(
-            f"'{place}' is not a valid place: write a number, such as 3, or the key of an effect, such as 3/1"
+            f"'{place}' is not a place in a run: write the number of an event, such as 3, or the key of an effect, such as 3/1"
         )
     return name, place
 

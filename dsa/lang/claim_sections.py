@@ -196,7 +196,7 @@ def _infix(parser: ExpressionParser) -> declarations.Form:
             parser.expect(">=", "write: P with probability >= x, or: P with probability <= x")
         return declarations.Probability(left, parser.number(), is_ceiling)
     parser.fail(
-        f"'{unparse(left)}' was read as a condition, so 'leads to', 'only after' or 'with probability >= x' was expected next"
+        f"'{unparse(left)}' was read as a condition; after a condition, a property goes on with 'leads to', 'only after' or 'with probability >= x'"
     )
 
 

@@ -94,7 +94,7 @@ def branch_of(stored_run: StoredRun, length: int, name: str) -> StoredRun:
         )
     if run.configuration.outstanding or unfinished_work(run).in_flight:
         raise _branch_error(
-            f"run {stored_run.run} cannot be branched after {length} entries, because effects were under way; choose an entry after which none was"
+            f"run {stored_run.run} cannot be branched after {length} entries, because effects were under way then; choose an entry after which no effect was under way"
         )
     return branch
 

@@ -147,7 +147,7 @@ def test_conversation_cannot_be_branched_in_the_middle_of_a_turn(tmp_path):
         process.communicate()
     with open_runs(tmp_path) as runs:
         (run_id,) = runs.ids()
-        with pytest.raises(DsaError, match="had effects under way"):
+        with pytest.raises(DsaError, match="cannot be branched after 24 entries, because effects"):
             branch(runs, run_id, 1)
         assert runs.ids() == (run_id,)
     assert [path.name for path in tmp_path.glob("*-chat-*")] == [run_id]

@@ -61,7 +61,7 @@ def test_run_in_flight_continues_only_under_a_compatible_edited_table(dsa, tmp_p
         f"incompatible  {run}  generating, 3 events\n              event 3, verdict g.failed in validating:\n" in told
     )
     refused = dsa("resume", "last", "--machine", "swapped.md", code=1).stderr
-    assert "cannot go on under swapped.md" in refused
+    assert "cannot continue with swapped.md" in refused
     # A row that would leave its domain at the last retry: this would happen later.
     (tmp_path / "eager.md").write_text(AGENT.replace(RETRY, RETRY.replace("retries < rmax", "retries <= rmax")))
     told = dsa("diff", "agent.md", "eager.md", "--runs", ".dsa", code=1).stdout

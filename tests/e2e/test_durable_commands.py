@@ -221,7 +221,7 @@ def test_mistake_gives_a_sentence_and_exit_code_2(dsa, tmp_path):
     for arguments, said in [
         (["show", "nope"], "no run 'nope' in .dsa; the newest: "),
         (["send", "last", "paid"], "'paid' does not come from outside"),
-        (["resume", "last", "--retry", "1/1"], "is not in doubt; the effects and calls in doubt are: nothing"),
+        (["resume", "last", "--retry", "1/1"], "is not in doubt; the effects and calls in doubt are: none"),
         (["resume", "last", "--with", "nowhere.py"], "nowhere.py"),
         (["replay", "last", "--against", "nowhere.md"], "nowhere.md: there is no such file"),
     ]:

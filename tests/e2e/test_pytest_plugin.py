@@ -147,7 +147,7 @@ def test_faults_are_reported_with_their_lines(project):
     assert code == 1
     assert "door.md:19: never locked: VIOLATED" in printed
     assert "1  lock   locked  line 15" in printed
-    assert "door.md:25: scenario 'in and out': state after pull: expected 'open', but got 'closed'" in printed
+    assert "door.md:25: scenario 'in and out': the state after 'pull': expected 'open', but got 'closed'" in printed
     assert "overlap.md:16:1: error DSA304: the rows in lines 13 and 16 are enabled at the same time" in printed
     assert "opne" in printed
     assert "guarded.md:16: open with probability >= 0.5: UNKNOWN" in printed
