@@ -93,6 +93,7 @@ def test_command_cut_off_by_a_kill_is_reported_and_leaves_nothing_running(tmp_pa
     slow = "import time\nopen('done.txt', 'a').write('1\\n')\ntime.sleep(600)\n"
     plan = tasks(("Count", "run_cmd python slow.py"))
     (workspace / "slow.py").write_text(slow)
+    done = workspace / "done.txt"
 
     def act(view):
         if not view.done:
@@ -104,7 +105,7 @@ def test_command_cut_off_by_a_kill_is_reported_and_leaves_nothing_running(tmp_pa
         command = [sys.executable, coding_chaos.__file__, runs, workspace, played.model, "0", "alone"]
         process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL)
         end = time.monotonic() + 60
-        while not (workspace / "done.txt").exists():
+        while not (done.exists() and done.read_text()):  # it is created first and written then
             assert time.monotonic() < end
             time.sleep(0.01)
         process.kill()
@@ -114,7 +115,7 @@ def test_command_cut_off_by_a_kill_is_reported_and_leaves_nothing_running(tmp_pa
         with resumed(runs, run_id) as agent:
             asyncio.run(agent.go_on())
             assert agent.state == "goal_complete", [(call.tool, call.result) for call in agent.work.calls]
-    assert (workspace / "done.txt").read_text() == "1\n"
+    assert done.read_text() == "1\n"
     assert played.faults == []
     assert left_running("slow.py") == []
 
