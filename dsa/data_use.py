@@ -166,7 +166,7 @@ def read_before(machine: Machine, effect: str, target: str) -> tuple[tuple[str, 
     reads: tuple[tuple[str, Reference], ...] | None = machine.worked_out.get(key)
     if reads is None:
         prompt = prompt_references(machine, step_of(machine, target), effect)
-        of_prompt = [(f"the prompt of {effect}", each) for each in prompt]
+        of_prompt = [(f"the prompt of '{effect}'", each) for each in prompt]
         reads = machine.worked_out[key] = tuple(dict.fromkeys([*of_prompt, *_of_guards(machine, effect, target)]))
     return reads
 

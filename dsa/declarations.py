@@ -75,9 +75,8 @@ def read_reference(text: str, events: Collection[str]) -> Reference | ReferenceF
 
 def _forms(events: Collection[str]) -> str:
     """Return a hint with the reader's own events, where there are any."""
-    names = sorted(event for event in events if not event.endswith(".failed")) or ["found", "asked"]
-    one, other = names[0], names[-1]
-    return f"for the data of the newest event, write '{one}', '{one}.part', '{one}?' or '{one} since {other}'; for the data of all such events, begin with 'all', as in 'all {one}'"
+    one = min((event for event in events if not event.endswith(".failed")), default="found")
+    return f"write '{one}' for the data of the newest {one}, '{one}.part' for a part of it, '{one}?' if there may be none, '{one} since EVENT' for data after an EVENT, or 'all {one}' for a list"
 
 
 def _split(name: str, events: Collection[str]) -> tuple[str, tuple[str, ...]]:

@@ -212,7 +212,7 @@ def _limit(exploration: Exploration) -> Diagnostic:
         hint = "read fewer guards on one event, or let fewer effects be outstanding at once"
         return Diagnostic("DSA312", "error", message, span, hint)
     limit, count = exploration.limit or "a limit", exploration.configurations
-    message = f"exploration stopped at {limit} ({count} were found{where}); the rest is unknown"
+    message = f"exploration stopped at {limit}{where}; {count} were found by then, and the rest is unknown"
     hint = "allow more configurations (--max-states; each of them takes up to 150 bytes) or more time (--time-limit), or give parameters smaller values (--param)"
     if diagrams_count(exploration.ground):
         hint += f"; with --max-states above {MAX_HELD}, decision diagrams count the configurations without storing each of them"

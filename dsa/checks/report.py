@@ -293,7 +293,7 @@ def _forms(use: Use) -> tuple[Form, ...]:
 
 def _warning(use: Use, form: Form, trace: Trace) -> Diagnostic:
     event, since = use.reference.event, use.reference.since
-    moment = f" since '{since}'" if isinstance(form, AtMost) else " yet"
+    moment = f" since '{since}'" if isinstance(form, AtMost) else " by then"
     way = show_events([step.occurrence for step in trace.steps])
     is_guard = use.reader.startswith("guard ")
     reader = f"the guard '{use.reader.removeprefix('guard ')}'" if is_guard else use.reader

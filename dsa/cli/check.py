@@ -364,7 +364,7 @@ class _Options:
     "--save-traces",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write traces to this folder as JSONL: each counterexample, and for each property of the form `possible P` a run in which P happens.",
+    help="Write traces to this folder as JSONL: each counterexample and, for each property of the form `possible P`, a run in which P happens.",
 )
 @click.option("--itf", is_flag=True, help="With --save-traces: use the Informal Trace Format instead of JSONL.")
 @click.option(
@@ -398,7 +398,7 @@ def command(
     json_wanted: bool,
     sarif_wanted: bool,
 ) -> None:
-    """Check machines and specs. A spec is a file with properties and scenarios of a machine. Names, types and rows are checked first. Then every reachable configuration is explored, and Definition 4, scenarios and properties are checked.
+    """Check machines and specs. A spec is a file with properties and scenarios of a machine. Names, types and rows are checked first. Then every reachable configuration is explored, and the scenarios and properties are checked. Definition 4 of the paper that dsa is based on is checked too: work that a guard has rejected must not count as done.
 
     The check explores twice: once with every parameter at its default, once with every parameter at its minimum. --param and --each-value choose other
     values. Exit code 0: good; 1: there is an error, or a property is VIOLATED or UNKNOWN; 2: a file cannot be read. With --trace FILE, nothing is explored: only the
@@ -446,7 +446,7 @@ def _require_sense(files: tuple[str, ...], certificate: str | None, *, json_want
     if json_wanted and sarif_wanted:
         raise click.UsageError("give --json or --sarif, not both")
     if certificate is not None and len(files) != 1:
-        raise click.UsageError("--certificate takes only one FILE, the machine that the certificate is about")
+        raise click.UsageError("with --certificate, give only one FILE: the machine that the certificate is about")
 
 
 def _require_targets(folder: Path | None, certificate: str | None, *, itf: bool) -> None:

@@ -368,7 +368,7 @@ def param_option(help_text: str) -> Callable[[FC], FC]:
 
 def family_option() -> Callable[[FC], FC]:
     """Return the option `--family NAME=VALUES`, which can be repeated."""
-    help_text = "Replace the values that the document gives to the family NAME, such as f=1..5 or f={a, b}. (A family f is a set of values; a row with `x[f]` is repeated for each value of f.) Repeatable."
+    help_text = "Use these values for the family NAME, not those in the document. Examples: f=1..5, f={a, b}. (A family f is a set of values; a row with `x[f]` is repeated for each value of f.) Repeatable."
     return click.option("--family", "families", multiple=True, metavar="NAME=VALUES", help=help_text)
 
 

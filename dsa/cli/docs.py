@@ -19,7 +19,7 @@ from dsa.text import plural
 def command(paths: tuple[Path, ...], *, only_check: bool, json_wanted: bool) -> None:
     """Bring blocks of Markdown pages up to date. A block is the text between <!-- dsa:BLOCK DOCUMENT --> and <!-- /dsa -->.
 
-    BLOCK says what of DOCUMENT is shown: diagram, table, verdicts (which properties hold) or scenarios. PATH is a page, or a folder of pages. Exit 2, with nothing written, if a marker is wrong.
+    In the marker, BLOCK is the word for the part of DOCUMENT to show: diagram, table, verdicts (which properties hold) or scenarios. PATH is a page, or a folder of pages. Exit 2, with nothing written, if a marker is wrong.
     """
     library = Library()
     drafts = [draft(path, library) for path in pages_in(paths)]

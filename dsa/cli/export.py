@@ -57,7 +57,7 @@ _TOOLS = ("promela", "tla", "prism", "scxml", "xstate", "statechart")
 def command(file: str, tool: str, output: Path | None, parameters: tuple[str, ...]) -> None:
     """Write a machine in the format of another tool. Its parameters have their default values, or those given with --param.
 
-    promela: SPIN. tla: TLA+, for TLC; with -o NAME.tla, NAME.cfg is written beside it. prism: Storm and PRISM. scxml: W3C SCXML. xstate:
+    promela: SPIN. tla: TLA+, for TLC; if you give -o NAME.tla, a file NAME.cfg is written beside it. prism: Storm and PRISM. scxml: W3C SCXML. xstate:
     XState 5. statechart: a Python module with a python-statemachine class.
     """
     _require_outputs(tool, output, file)

@@ -51,7 +51,7 @@ def command(
     """Prove a machine or a spec for all values of its parameters, with z3.
 
     First come the rules that every machine must keep (never two rows enabled at once, every answer handled, ..), then the properties of FILE. Exit code 0: all of this is PROVED; 1:
-    it is not; 2: FILE cannot be read or z3 is not installed. Two things do not change the exit code: the proof that every run ends or waits, and properties about odds (`dsa check` decides those).
+    it is not; 2: FILE cannot be read or z3 is not installed. Two things do not change the exit code: the proof that every run ends or waits, and properties about odds. (Properties about odds are decided by `dsa check`.)
     """
     require_file(certificate, "--certificate")
     document = read_document(file, parse_families(families))

@@ -233,8 +233,8 @@ def command(
     """Go on with RUN after a crash, after Ctrl-C, after a failure, or when an effect is in doubt, which means that nobody knows whether it happened.
 
     RUN is an id, a part of one, or `last`. The run goes on with the module and the model that it was started with. `dsa show` prints the KEY
-    of each effect that is in doubt, for --retry, --done and --fail. The exit codes are those of `dsa run`. Without --json,
-    a conversation continues as in `dsa chat` and a coding run as in `dsa code`, with the exit codes of these commands.
+    of each effect that is in doubt, for --retry, --done and --fail. Without --json, a conversation continues
+    as in `dsa chat`, with the exit codes of `dsa chat`, and a coding run continues as in `dsa code`, with the exit codes of `dsa code`. In all other cases the exit codes are those of `dsa run`.
     """
     folder, stored_run = Path(root), recorded_run(Path(root), run)
     keys_by_handling: dict[Handling, tuple[str, ...]] = {"retry": retry_keys, "done": done_keys, "fail": failed_keys}

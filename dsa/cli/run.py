@@ -370,7 +370,7 @@ def command(
     options: RunOptions,
     policy: AskedPolicy | None,
 ) -> None:
-    """Run FILE, a machine document or the name of a shipped machine. `dsa run --policy NAME TEXT` runs a policy, an async Python function that is registered by name.
+    """Run FILE, a machine document or the name of a shipped machine. `dsa run --policy NAME TEXT` runs a policy instead: the async Python function that is registered as NAME, with TEXT as its input.
 
     SPECIFICATION says in a sentence what the workflow should make. You can leave it out if no step's task uses it. You can also leave it out if
     the machine has cases but no steps; the model is then asked for code that passes the cases. Exit code 0: succeeded; 1: failed; 3: a person is needed;
@@ -518,7 +518,7 @@ def specification_for(machine: Machine, text: str | None) -> str | None:
         return default_specification(machine) or None
     if not takes_specification(machine):
         raise click.UsageError(
-            f"{machine.name} has no event '{SPECIFICATION}' from outside, so it takes no SPECIFICATION"
+            f"in {machine.name}, no event '{SPECIFICATION}' comes from outside, so the argument SPECIFICATION cannot be used"
         )
     return require_text(text, "SPECIFICATION")
 

@@ -202,7 +202,7 @@ runs_option = click.option(
 )
 _BUDGET = (
     "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000. The units are calls, tokens, usd and seconds. "
-    "The unit `calls` counts attempts, failed ones too, but only of effects that can return an event."
+    "The unit `calls` counts every attempt of an effect, failed or not. Effects that cannot return an event are not counted."
 )
 budget_option = click.option("--budget", multiple=True, metavar="LIMIT", help=_BUDGET)
 

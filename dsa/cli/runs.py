@@ -134,7 +134,7 @@ def command(
         _say_none(folder, is_filtered=bool(status or waiting_for or machine or due_before_ms), hint=hint)
     if lost_count:
         raise CommandExit(
-            f"{root}: damaged: {lost_count} more {'run that was recorded here is' if lost_count == 1 else 'runs that were recorded here are'} missing now",
+            f"{root}: damaged: {lost_count} {'run that was recorded here is' if lost_count == 1 else 'runs that were recorded here are'} missing now",
             1,
         )
 
@@ -226,7 +226,7 @@ def _say_none(folder: Path, *, is_filtered: bool, hint: str = "") -> None:
     if left:
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
         raise CommandExit(
-            f"{folder}: damaged: the ledger records no run, but there are folders of earlier runs here: {left[0]}{more}",
+            f"{folder} is damaged: its ledger lists no run, but here are folders of earlier runs: {left[0]}{more}",
             1,
         )
     say(f"{place_text(folder)}: no run is kept here")

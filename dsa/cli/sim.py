@@ -227,7 +227,7 @@ def command(
     """Run FILE in a simulated world of crashes before and after every step, failing disks, two processes that hold one run, and clocks that jump. The code that drives this run (the driver) is the code that drives real runs.
 
     FILE is a machine, or a spec; the properties of a spec are watched as well. With the same FILE and seeds, the output is
-    always the same. Exit code 0: good; 1: a property or a guarantee of the driver was violated, or too little was covered; 2: FILE cannot be read or is too large.
+    always the same. Exit code 0: good; 1: a property of the spec or a guarantee of the driver was violated, or fewer combinations were simulated than --coverage asks for; 2: FILE cannot be read or is too large.
     """
     subject, arguments = _subject(file, parameters, parse_families(families)), SimArguments(file, parameters, families)
     if seed is not None and seeds is None:

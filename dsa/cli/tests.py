@@ -55,7 +55,7 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
     type=click.Path(path_type=Path),
     help="Write to PATH: a name such as test_x.py gives pytest tests, a name such as x.md gives a spec with scenarios. Without -o, scenarios are printed.",
 )
-@click.option("--force", is_flag=True, help="Overwrite OUTPUT, and lose your changes in it.")
+@click.option("--force", is_flag=True, help="Overwrite the file PATH of -o if it exists; your changes in it are lost.")
 def command(
     file: str,
     *,

@@ -92,8 +92,8 @@ class KernelVerdict:
 def command(certificate: str, file: str | None, *, allow_missing: bool, json_wanted: bool) -> None:
     """Check a certificate with the independent kernel: print the claims it accepts, and why it refuses others.
 
-    The kernel (dsa/kernel.py, which can be copied out and run alone) believes nothing in the certificate except the machine's tables. With FILE, these
-    must be the tables of FILE. The output then lists each property of FILE, and each condition that all machines must satisfy, as certified, refused or not claimed. In addition,
+    The kernel (dsa/kernel.py, which can be copied out and run alone) believes nothing in the certificate except the machine's tables. With FILE, the tables in the certificate
+    must be the same as those of FILE. The output then lists each property of FILE, and each condition that all machines must satisfy, as certified, refused or not claimed. In addition,
     the Python code that `dsa run` would execute for FILE is generated and compared with the tables. Exit code 0: everything that is printed is certified; 1: something is not; 2: a file cannot be read.
     """
     text = read_text(certificate)

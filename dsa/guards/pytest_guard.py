@@ -330,7 +330,7 @@ class SandboxedTests:
         """Return them, with `require` and `rung` of the sandbox."""
         if not module.isidentifier() or importlib.util.find_spec(module) is not None:
             raise ValueError(
-                f"the module of the code cannot be called '{module}': either this is not a valid name, or an installed module has it"
+                f"the module of the code cannot be called '{module}': this is not a valid name, or an installed module already has this name"
             )
         if not 0 < timeout_s <= _LONGEST_S:
             raise ValueError(

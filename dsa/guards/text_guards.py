@@ -189,7 +189,9 @@ def _whole(digits: str) -> int:
     try:
         return int(digits)
     except ValueError as error:  # of more digits than Python turns into a number
-        raise ValueError(f"This JSON has a number of {len(digits)} digits, which is too large to be read.") from error
+        raise ValueError(
+            f"This JSON has a number that is too large to be read: it has {len(digits)} digits."
+        ) from error
 
 
 def faults_text(faults: Iterable[tuple[Iterable[str | int], str]], count: int | None = None) -> str:

@@ -170,7 +170,7 @@ class CommandGuard(GuardInterface):
         }
         if any(PurePosixPath(file).is_relative_to(path) for path in links):
             raise ValueError(
-                f"the file '{file}' would be in a folder that the option `read` lists, and the program may not change such folders"
+                f"the file '{file}' cannot be written there: it would be in a folder that the option `read` lists, which the guard's program may only read"
             )
         if missing := [folder / path for path in read if not (folder / path).exists()]:
             raise ValueError(f"there is no file or folder '{missing[0]}' to read")
@@ -217,7 +217,7 @@ class CommandGuard(GuardInterface):
 def _inside(path: str) -> str:
     """Return a path in the working folder unchanged; raise ValueError for any other."""
     if path and (Path(path).is_absolute() or ".." in PurePosixPath(path).parts or PurePosixPath(path).name == ""):
-        raise ValueError(f"'{path}' is not in the working folder of the program")
+        raise ValueError(f"'{path}' is not in the folder in which this guard's program runs")
     return path
 
 

@@ -203,7 +203,8 @@ def _infix(parser: ExpressionParser) -> declarations.Form:
 def _leads_to(parser: ExpressionParser, cause: Expr) -> declarations.LeadsTo:
     goal, fair, doubts = parser.expression(), list[str](), list[declarations.Doubt]()
     is_weak = parser.at("assuming", "weakly")
-    if parser.accept("assuming", "weakly", "fair") or parser.accept("assuming", "fair"):
+    if parser.accept("assuming", "weakly") or parser.accept("assuming"):
+        parser.expect("fair", "write: assuming fair E, or: assuming weakly fair E")
         fair.append(parser.name("an event, an effect or a verdict").text)
         while parser.accept(","):
             fair.append(parser.name("an event, an effect or a verdict").text)
@@ -218,7 +219,8 @@ def _doubt(parser: ExpressionParser) -> declarations.Doubt:
     effect = parser.name("an effect").text
     if parser.accept("fails"):
         return declarations.Doubt(effect, "fails")
-    if parser.accept("never", "answers"):
+    if parser.accept("never"):
+        parser.expect("answers", f"write: even if {effect} never answers")
         return declarations.Doubt(effect, "never answers")
     parser.fail(
         "expected 'fails' or 'never answers'", f"write: even if {effect} fails, or: even if {effect} never answers"
@@ -357,7 +359,7 @@ def _verdict(word: cells.WrittenName, event: str, names: Names, findings: Findin
         findings.error("DSA201", f"'{word.name}' is not a verdict", word.span, hint, about=word.name)
         return None
     if event in names.events and event not in names.judged_events[guard]:
-        hint = f"this guard judges: {', '.join(names.judged_events[guard]) or 'no event'}"
+        hint = names.judging_hint(guard)
         findings.error("DSA209", f"guard '{guard}' does not judge the event '{event}'", word.span, hint, about=guard)
         return None
     return guard, outcome

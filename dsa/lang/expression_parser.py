@@ -222,9 +222,11 @@ class TokenReader:
         token = self.next
         if token.kind != "end":
             missing = "an operator is missing before it" if token.kind in {"name", "number"} else ""
+            problem = (
+                f"cannot follow '{self._tokens[self._place - 1].text}' here" if self._place else "is not allowed here"
+            )
             self.reject(
-                f"'{token.text}' is not allowed here",
-                self._foreign_word_hint(token) or (missing if hint is None else hint),
+                f"'{token.text}' {problem}", self._foreign_word_hint(token) or (missing if hint is None else hint)
             )
 
     def _foreign_word_hint(self, token: Token) -> str:

@@ -41,7 +41,7 @@ def show_type(kind: Type) -> str:
 
 def _never_equal(this: Type, other: Type) -> str:
     """Return why a comparison can never be true; `this` is at the place of the message."""
-    return f"{show_type(this)} is compared with {show_type(other)} here: these are never equal"
+    return f"{show_type(this)} is compared with {show_type(other)} here: the two sides are never equal"
 
 
 def agree(left: Type, right: Type) -> bool:
@@ -412,6 +412,13 @@ class Names:
             has_pending=True,
             others=self.kinds,
             has_families=bool(self.families),
+        )
+
+    def judging_hint(self, guard: str) -> str:
+        """Return a hint that says which events a guard judges."""
+        events = ", ".join(self.judged_events.get(guard, ()))
+        return (
+            f"this guard judges: {events}" if events else f"'{guard}' judges no event: name one in its column 'judges'"
         )
 
     def report_unknown(self, kind: str, place: WrittenName, findings: Findings) -> None:

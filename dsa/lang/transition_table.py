@@ -229,10 +229,9 @@ def _condition(row: WrittenRow, names: Names, findings: Findings) -> Expr:
                 event.name for event in row.events if event.name not in names.judged_events.get(node.guard, ())
             ]
             if strangers:
-                judged_events = ", ".join(names.judged_events.get(node.guard, ())) or "no event"
                 message = f"guard '{node.guard}' does not judge {'the event' if len(strangers) == 1 else 'the events'} {', '.join(map(repr, strangers))}"
                 findings.error(
-                    "DSA209", message, node.span or row.span, f"this guard judges: {judged_events}", about=node.guard
+                    "DSA209", message, node.span or row.span, names.judging_hint(node.guard), about=node.guard
                 )
     return condition
 
@@ -256,14 +255,14 @@ def _update(update: Assign | Revoke, names: Names, findings: Findings) -> Assign
 
 
 def _require_assigned_once(updates: tuple[Assign | Revoke, ...], findings: Findings) -> None:
-    variables = set()
+    spans: dict[str, Span | None] = {}
     for update in updates:
-        if update.variable in variables and update.span is not None:
-            message = f"'{update.variable}' is assigned twice in this row"
-            findings.error(
-                "DSA208", message, update.span, "all updates of a row happen at once: keep one of these assignments"
-            )
-        variables.add(update.variable)
+        if update.variable in spans and update.span is not None:
+            hint = f"all updates of a row happen at the same time: keep one assignment to '{update.variable}'"
+            if spans[update.variable] == update.span:
+                hint = "an update that begins with 'all f:' is made for each value of f: use f in the index of the variable, or leave out 'all f:'"
+            findings.error("DSA208", f"'{update.variable}' is assigned twice in this row", update.span, hint)
+        spans.setdefault(update.variable, update.span)
 
 
 def _effect(item: Emit | Cancel, names: Names, findings: Findings) -> Emit | Cancel:

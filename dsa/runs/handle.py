@@ -344,7 +344,7 @@ class NotTakenError(DsaError):
 def require_place(at: str | None) -> None:
     """Raise TypeError for a place that is not a string: the ledger keeps it unchanged."""
     if at is not None and not isinstance(at, str):
-        raise TypeError(f'a place must be a string, such as "3" or "3/1", not {at!r}')
+        raise TypeError(f'the place of a question must be a string, such as "3" or "3/1", not {at!r}')
 
 
 class RunHandle(HeldRun):

@@ -223,7 +223,9 @@ def store_of(address: str) -> ObjectStore:
         raise BindingError(f"{address} cannot be loaded: {error}") from error
     missing = [each for each in ("put", "get") if not callable(getattr(store, each, None))]
     if missing:
-        raise BindingError(f"{address} has no method `{missing[0]}`: a store has `put` and `get`")
+        raise BindingError(
+            f"{address} cannot be used as a store: it has no method `{missing[0]}`; a store has the methods `put` and `get`"
+        )
     return store
 
 

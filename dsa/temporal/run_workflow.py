@@ -327,7 +327,7 @@ def change_from(here: Execution, change: Json) -> tuple[Machine, ChangeEntry]:
     ahead = attrs.evolve(continuation_of(here), story={})
     if here.calls.is_too_long({**change["start"], "continuation": attrs.asdict(ahead)}):
         raise StoreError(
-            f"run {here.start.run} cannot be changed, because the part of its ledger that the change needs is too long: {payloads.TOO_LONG}"
+            f"run {here.start.run} cannot change to the new document, because the part of its ledger that this needs is too long: {payloads.TOO_LONG}"
         )
     return spelled_like(now[0], here.run.machine), entry
 

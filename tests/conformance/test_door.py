@@ -578,9 +578,9 @@ def test_place_of_another_type_is_refused_before_anything_happens(door: Callable
         run = await desk.start()
         place = (await run.rest()).waits_for
         (event, *_) = place
-        with pytest.raises(TypeError, match='a place must be a string, such as "3"'):
+        with pytest.raises(TypeError, match='the place of a question must be a string, such as "3"'):
             await desk.runs.send(run.id, event, at=at)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match='a place must be a string, such as "3"'):
+        with pytest.raises(TypeError, match='the place of a question must be a string, such as "3"'):
             desk.runs.post(run.id, dsa.Occurrence(event), at)  # type: ignore[arg-type]
         assert (await run.rest()).waits_for == place
 

@@ -19,6 +19,7 @@ from dsa.lang import loads
 from dsa.runs.runs import Resumption
 from dsa.runtime.ledger import EffectEntry, ResultEntry, ResumedEntry
 from dsa.runtime.run import Run, rederive
+from dsa.runtime.run_store import StoreError
 
 ORDER = """# {name}
 
@@ -131,9 +132,14 @@ def marks(folder: Path) -> list[Path]:
 
 
 async def ends(runs: dsa.Runs, run: dsa.RunHandle) -> dsa.Rest:
-    """Wait until a run is finished; a person performs again what is in doubt."""
+    """Wait until a run is finished; a person performs again what is in doubt, and asks again while no worker answers."""
     while True:
-        rest = await run.rest()
+        try:
+            rest = await run.rest()
+        except StoreError as error:
+            if error.code != "NoAnswerError":
+                raise
+            continue
         if rest.kind == "finished":
             return rest
         if rest.kind == "in doubt":

@@ -63,8 +63,8 @@ def test_second_turn_that_skips_the_search_is_found_only_with_since():
     skipped = with_row("| idle | chat | | | chatting |\n| chatting | question | | answer | answering |")
     skipped = skipped.replace("| answering |         |", "| answering |         |\n| chatting | |")
     assert warned(skipped) == [
-        "the guard 'grounded' uses the data 'found since question', but in some runs the event 'found' has not occurred yet; an example of such a run: chat, question",
-        "the prompt of answer uses the data 'found.text', but in some runs the event 'found' has not occurred yet; an example of such a run: chat, question",
+        "the guard 'grounded' uses the data 'found since question', but in some runs the event 'found' has not occurred by then; an example of such a run: chat, question",
+        "the prompt of 'answer' uses the data 'found.text', but in some runs the event 'found' has not occurred by then; an example of such a run: chat, question",
     ]
     only_later = skipped.replace("| idle | chat | | | chatting |", "| answering | chat | | cancel | chatting |")
     assert warned(only_later) == [
@@ -85,7 +85,7 @@ def test_warning_has_a_shortest_trace_and_the_line_of_the_reader():
 def test_prompt_is_read_only_by_its_own_effect(effect):
     text = TABLE.replace("Prompt: answer", f"Prompt: {effect}")
     missing = [
-        f"the prompt of {effect} uses the data 'found.text', but in some runs the event 'found' has not occurred yet; an example of such a run: question"
+        f"the prompt of '{effect}' uses the data 'found.text', but in some runs the event 'found' has not occurred by then; an example of such a run: question"
     ]
     assert warned(text) == (missing if effect == "retrieve" else [])
 
@@ -98,7 +98,7 @@ def test_guard_that_judges_an_outside_event_sees_that_event():
         "\n\n## Prompt", "\n| idle | chat | polite.passed | | = |\n| idle | chat | else | | = |\n\n## Prompt"
     )
     assert warned(text) == [
-        "the guard 'polite' uses the data 'question', but in some runs the event 'question' has not occurred yet; an example of such a run: chat polite.passed"
+        "the guard 'polite' uses the data 'question', but in some runs the event 'question' has not occurred by then; an example of such a run: chat polite.passed"
     ]
 
 
@@ -119,10 +119,10 @@ def test_each_step_is_checked_for_its_own_data():
 """
     (approved, amended) = sorted(warned(steps))[::-1]
     assert approved.startswith(
-        "the prompt of query_llm uses the data 'approved', but in some runs the event 'approved' has not occurred yet; an example of such a run: specification, artifact"
+        "the prompt of 'query_llm' uses the data 'approved', but in some runs the event 'approved' has not occurred by then; an example of such a run: specification, artifact"
     )
     assert amended.startswith(
-        "the guard 'short' uses the data 'amended', but in some runs the event 'amended' has not occurred yet; an example of such a run: specification, artifact"
+        "the guard 'short' uses the data 'amended', but in some runs the event 'amended' has not occurred by then; an example of such a run: specification, artifact"
     )
 
 
@@ -162,7 +162,7 @@ def test_guard_asked_in_a_later_state_is_checked_too():
 | c      | done  | else     |         | z      |
 """
     assert warned(table.replace("EFFECT", "")) == [
-        "the guard 'g' uses the data 'info', but in some runs the event 'info' has not occurred yet; an example of such a run: go"
+        "the guard 'g' uses the data 'info', but in some runs the event 'info' has not occurred by then; an example of such a run: go"
     ]
     assert (
         warned(
@@ -195,6 +195,6 @@ def test_braces_over_two_lines_are_not_a_placeholder(words):
 def test_event_called_feedback_is_a_reference_except_in_a_feedback_section():
     text = TABLE.replace("chat     |", "feedback |").replace("{found.text}", "{feedback}")
     assert warned(text) == [
-        "the prompt of answer uses the data 'feedback', but in some runs the event 'feedback' has not occurred yet; an example of such a run: question, found"
+        "the prompt of 'answer' uses the data 'feedback', but in some runs the event 'feedback' has not occurred by then; an example of such a run: question, found"
     ]
     assert warned(text.replace("{feedback}\n```", "x\n```\n### Feedback\n```\n{feedback}\n```")) == []

@@ -220,7 +220,7 @@ def test_vanished_runs_are_reported(root, gone):
         connection.execute("DELETE FROM runs WHERE run = ?", (gone,))
     done = dsa("runs")
     assert done.exit_code == 1
-    assert "1 more run that was recorded here is missing now" in done.output
+    assert "1 run that was recorded here is missing now" in done.output
     assert gone not in done.output
     assert run_id(1) in done.output
 
@@ -234,10 +234,7 @@ def test_emptied_ledger_is_reported_as_damaged(tmp_path, monkeypatch):
     (root / "ledger.db").write_bytes(b"")
     done = dsa("runs")
     assert done.exit_code == 1
-    assert (
-        f".dsa: damaged: the ledger records no run, but there are folders of earlier runs here: {run_id(0)}"
-        in done.output
-    )
+    assert f".dsa is damaged: its ledger lists no run, but here are folders of earlier runs: {run_id(0)}" in done.output
 
 
 def test_rm_removes_runs_but_not_held_ones(root):

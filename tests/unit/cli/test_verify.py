@@ -77,7 +77,7 @@ def test_uncertified_properties_are_reported():
 def test_certificate_is_for_one_machine():
     refused = dsa("check", "dual_state", "workflow", "--certificate", "out.json")
     assert refused.exit_code == 2
-    assert "--certificate takes only one FILE" in refused.stderr
+    assert "with --certificate, give only one FILE" in refused.stderr
     assert not Path("out.json").exists()
 
 

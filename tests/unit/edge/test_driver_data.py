@@ -124,7 +124,7 @@ def test_missing_data_stops_the_run_before_the_effect_and_names_row_and_event(an
     assert rest.kind == "stopped"
     assert (rest.failure.what, rest.failure.code, rest.failure.line) == ("query_llm", "MISSING_DATA", 35)
     assert rest.failure.message.startswith(
-        "the prompt of query_llm, requested on found: 'found.total' is missing: found has no 'total'"
+        "the prompt of 'query_llm', requested on found: 'found.total' is missing: found has no 'total'"
     )
     assert generator.calls == []
 

@@ -115,7 +115,7 @@ def test_remote_references_are_not_followed():
     [
         ("-Infinity", "This is not valid JSON: -Infinity is not a number in JSON."),
         ("1e999", "This JSON has a number that is too large to be read: 1e999."),
-        ("9" * 5000, "This JSON has a number of 5000 digits, which is too large to be read."),
+        ("9" * 5000, "This JSON has a number that is too large to be read: it has 5000 digits."),
     ],
 )
 def test_numbers_that_cannot_be_read_are_reported(number, feedback):
