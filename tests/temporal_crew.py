@@ -5,7 +5,6 @@ import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -19,15 +18,20 @@ class Crew:
     processes: list["subprocess.Popen[bytes]"] = attrs.field(factory=list)
     loss_count: int = 0
 
+    @property
+    def log(self) -> Path:
+        """What the workers print."""
+        return self.folder / "workers.log"
+
     def hire(self) -> None:
-        quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.processes.append(subprocess.Popen(self.command, cwd=self.folder, **quiet))
+        with self.log.open("ab") as log:
+            self.processes.append(subprocess.Popen(self.command, cwd=self.folder, stdout=log, stderr=log))
 
     async def replace(self) -> None:
         """Start a worker for each that has ended, for ever."""
         while True:
             for process in [each for each in self.processes if each.poll() is not None]:
-                assert process.returncode == -9, "only a kill ends a worker"
+                assert process.returncode == -9, f"only a kill ends a worker:\n{self.log.read_text()}"
                 self.processes.remove(process)
                 self.loss_count += 1
                 self.hire()
@@ -41,13 +45,14 @@ class Crew:
 
 @asynccontextmanager
 async def crew(folder: Path, command: Sequence[str]) -> AsyncIterator[Crew]:
-    """Start two workers; end all of them when the block ends."""
+    """Start two workers; end all of them when the block ends. A worker that ends by itself ends the block."""
     workers = Crew(folder, command)
     workers.hire()
     workers.hire()
-    replacing = asyncio.create_task(workers.replace())
     try:
-        yield workers
+        async with asyncio.TaskGroup() as group:
+            replacing = group.create_task(workers.replace())
+            yield workers
+            replacing.cancel()
     finally:
-        replacing.cancel()
         workers.dismiss()
