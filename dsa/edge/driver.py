@@ -75,6 +75,7 @@ from dsa.runtime.status import (
     handling_of,
     next_due_ms,
     resumption,
+    stops_again,
     unfinished_work,
 )
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, require_known, step
@@ -360,7 +361,8 @@ class Driver:
         for sleep in left.sleeps:
             self._begin_sleep(sleep, None if sleep.due_ms < now_ms else sleep.due_ms - now_ms)
         cancelled_keys = cancelled_by(self._inbox[0], self.run) if self._inbox else ()
-        resumed_entry = resumption(self.run, left, self._session()) if self._is_resumed else None
+        stops = not self._inbox and stops_again(self.run.machine, left)
+        resumed_entry = resumption(self.run, left, self._session(), stops=stops) if self._is_resumed else None
         self._is_resumed = False
         if resumed_entry is not None:  # recorded, and counted by budgets, before anything is performed again
             self.keep(attrs.evolve(resumed_entry, at_ms=self.clock.wall_ms()))
@@ -368,7 +370,7 @@ class Driver:
             intent, handling = in_flight.intent, handling_of(self.run.machine, in_flight)
             if intent.key in cancelled_keys:
                 continue  # its time was over before it could begin again
-            if handling == "retry" and self._may_begin:
+            if handling == "retry" and self._may_begin and not stops:
                 await self._start(intent, action_for(self.run, intent, in_flight.data), in_flight.tries, in_flight.root)
             elif handling != "retry":
                 self._settle(intent, handling)

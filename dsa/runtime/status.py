@@ -153,16 +153,28 @@ def undecided_calls(open_effect: InFlight) -> Mapping[str, CallEntry]:
     return {key: call for key, call in calls.items() if key not in open_effect.decisions}
 
 
-def resumption(run: Run, left: UnfinishedWork, session: ResumedEntry) -> ResumedEntry | None:
+def stops_again(machine: Machine, left: UnfinishedWork) -> bool:
+    """Return whether a run stops as soon as it is resumed: an effect in doubt counts as failed, and no row takes its failure."""
+    return any(
+        handling_of(machine, each) == "fail" and each.intent.effect not in machine.failures_handled
+        for each in left.in_flight
+    )
+
+
+def resumption(run: Run, left: UnfinishedWork, session: ResumedEntry, *, stops: bool = False) -> ResumedEntry | None:
     """Return the entry for resuming a run: `session`, with what to do about its effects and calls. None if that would add nothing.
 
-    All decisions of people must have been made.
+    All decisions of people must have been made. If the run `stops` again at once, nothing is performed: that would be in doubt in its turn, so two effects
+    could keep each other from ever being tried again.
     """
     effects, calls = dict[str, Handling](), dict[str, Handling]()
     for open_effect in left.in_flight:
         if open_effect.in_doubt or open_effect.has_failed:
             key = open_effect.intent.key
-            handling = effects[key] = handling_of(run.machine, open_effect) if open_effect.in_doubt else "again"
+            handling = handling_of(run.machine, open_effect) if open_effect.in_doubt else "again"
+            if stops and handling not in {"fail", "done"}:
+                continue
+            effects[key] = handling
             if open_effect.stopping_path is not None:
                 calls[call_key(key, open_effect.stopping_path)] = "again"
             calls |= {call_key(key, call.path): _handling_in(open_effect, handling, call) for call in open_effect.calls}

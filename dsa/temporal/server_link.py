@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -80,6 +80,8 @@ _NOTICES = logging.getLogger("dsa.notice")
 _LAST_STATUSES = {WorkerStatus.WORKER_STATUS_SHUTTING_DOWN, WorkerStatus.WORKER_STATUS_SHUTDOWN}
 #: The longest time between two polls of a worker that is alive, in seconds: a poll takes a minute if there is no work.
 _LONGEST_POLL_S = 70.0
+#: The time after which a worker that ended with an error is started again, in seconds.
+_RESTART_S = 1.0
 
 
 @attrs.frozen
@@ -140,6 +142,7 @@ _FAULTS = {
     "broken pipe": _NO_SERVER,
     "dns error": "the name of that host is unknown",
     "transport error": "the connection is broken",
+    "Worker validation failed: Namespace": "the server has no such namespace",
 }
 
 
@@ -225,7 +228,7 @@ class ServerLink:
         self._is_indexed: bool | None = None
         #: The longest value that the server accepts, in bytes; 0 while it is unknown.
         self._most_bytes = 0
-        self._workers: dict[tuple[str, str], tuple[Worker, asyncio.Task[None]]] = {}
+        self._workers: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._lock: asyncio.Lock | None = None
         self._notes = set[str]()
         self._kept_tasks: set[asyncio.Task[None]] = set()
@@ -248,6 +251,8 @@ class ServerLink:
                     raise StoreError(
                         f"the Temporal server at {self.host} refused the request: {error.message}"
                     ) from error
+                if error.status == RPCStatusCode.NOT_FOUND and error.message.startswith("Namespace "):
+                    raise self._no_namespace() from error
                 raise StoreError(f"the Temporal server at {self.host} does not answer: {fault_in_words(error)}. No run is lost, because the server stores them; try again when it answers") from error  # fmt: skip
 
         return asyncio.run_coroutine_threadsafe(work_in_words(), self._loop)
@@ -264,19 +269,19 @@ class ServerLink:
         """Return the client, in the link's loop. Raises StoreError if no server answers, or has no such namespace."""
         self._lock = self._lock or asyncio.Lock()
         async with self._lock:
-            if self._client is None:
-                how: Any = {"data_converter": self._converter, "runtime": _quiet_runtime()}
-                try:
-                    client = await asyncio.wait_for(
-                        Client.connect(self.host, namespace=self.namespace, **how), PATIENCE_S
-                    )
-                except (RuntimeError, RPCError, TimeoutError) as error:
-                    raise StoreError(
-                        f"no Temporal server answers at {self.host}: {fault_in_words(error, self.host)}"
-                    ) from error
-                await self._require_namespace(client)
-                self._client = client
+            self._client = self._client or await self._connect()
             return self._client
+
+    async def _connect(self) -> Client:
+        how: Any = {"data_converter": self._converter, "runtime": _quiet_runtime()}
+        try:
+            client = await asyncio.wait_for(Client.connect(self.host, namespace=self.namespace, **how), PATIENCE_S)
+        except (RuntimeError, RPCError, TimeoutError) as error:
+            raise StoreError(
+                f"no Temporal server answers at {self.host}: {fault_in_words(error, self.host)}"
+            ) from error
+        await self._require_namespace(client)
+        return client
 
     async def _require_namespace(self, client: Client) -> None:
         """Raise StoreError if the server has no such namespace. One that it may not show is used anyway."""
@@ -287,12 +292,15 @@ class ServerLink:
             self._most_bytes = answer.namespace_info.limits.blob_size_limit_error
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
-                command = f"temporal operator namespace create {self.namespace} --address {self.host}"
-                raise StoreError(
-                    f"the Temporal server at {self.host} has no namespace '{self.namespace}': use another, or create it with `{command}`"
-                ) from error
+                raise self._no_namespace() from error
             if error.status != RPCStatusCode.PERMISSION_DENIED:
                 raise
+
+    def _no_namespace(self) -> StoreError:
+        command = f"temporal operator namespace create {self.namespace} --address {self.host}"
+        return StoreError(
+            f"the Temporal server at {self.host} has no namespace '{self.namespace}': use another, or create it with `{command}`"
+        )
 
     async def most_bytes(self) -> int:
         """Return the length of the longest value that the server accepts, in bytes, in the link's loop; 0 if a store takes any, or it is unknown."""
@@ -389,8 +397,8 @@ class ServerLink:
         workflows = () if (queue, "workflows") in is_known else workflows
         if not activities and not workflows:
             return
-        worker = Worker(
-            await self.client(),
+        make = partial(
+            Worker,
             task_queue=queue,
             workflows=workflows,
             activities=activities,
@@ -403,9 +411,25 @@ class ServerLink:
             default_heartbeat_throttle_interval=_HEARTBEAT,
             deployment_config=_deployment(queue),
         )
-        running_worker = worker, asyncio.create_task(worker.run())
+        task = asyncio.create_task(self._keep_working(make(await self.client()), make))
         kinds = (("activities", activities), ("workflows", workflows))
-        self._workers.update({(queue, kind): running_worker for kind, work in kinds if work})
+        self._workers.update({(queue, kind): task for kind, work in kinds if work})
+
+    async def _keep_working(self, worker: Worker | None, make: Callable[[Client], Worker]) -> None:
+        """Run a worker for ever. One that ends with an error, as it does if the server is away for 15 s at its first request, is followed by another.
+
+        The one that ended keeps its place in its client, so the next one gets a client of its own.
+        """
+        while True:
+            try:
+                worker = worker or make(await self._connect())
+                await worker.run()
+            except Exception as error:  # noqa: BLE001  (whatever it was, runs must be driven on)
+                self.note_once(
+                    f"a worker of {self.host}/{self.namespace} ended with an error, and is started again: {fault_in_words(error)}"
+                )
+            worker = None
+            await asyncio.sleep(_RESTART_S)
 
     def keep(self, work: Coroutine[Any, Any, None]) -> None:
         """Do work beside the workers, in the link's loop; `close` waits for its end."""
@@ -425,11 +449,10 @@ class ServerLink:
         self._loop.close()
 
     async def _stop_workers(self) -> None:
-        running_workers = dict.fromkeys(self._workers.values())
-        self._workers.clear()
-        for worker, task in running_workers:
-            await worker.shutdown()
+        for task in dict.fromkeys(self._workers.values()):
+            task.cancel()
             await asyncio.wait({task})
+        self._workers.clear()
         if self._kept_tasks:
             await asyncio.wait(self._kept_tasks)
         # Cancel what still waits now: cancelling it later would need a loop that is closed by then.

@@ -5,14 +5,18 @@ each that is gone. Runs go side by side, so what one kills is in doubt for other
 """
 
 import asyncio
+import logging
+import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from temporal_crew import crew
-from temporal_server import MISSING, DurableServer, server, temporal_program, worker
+from temporal_server import MISSING, DurableServer, at_work, server, temporal_program, until, worker
 
 import dsa
 from dsa.lang import loads
@@ -20,6 +24,9 @@ from dsa.runs.runs import Resumption
 from dsa.runtime.ledger import EffectEntry, ResultEntry, ResumedEntry
 from dsa.runtime.run import Run, rederive
 from dsa.runtime.run_store import StoreError
+from dsa.temporal.temporal_runs import TemporalRuns
+
+T = TypeVar("T")
 
 ORDER = """# {name}
 
@@ -334,6 +341,47 @@ def test_guard_call_lost_with_two_workers_is_repeated(tmp_path: Path, namespaces
         assert len(begun.read_text().split()) == 3
 
     asyncio.run(asyncio.wait_for(whole(next(namespaces)), 50))
+
+
+def test_worker_whose_first_request_fails_is_started_again(
+    tmp_path: Path, namespaces: Iterator[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that is away at that moment fails the request, too, but only after 15 s."""
+    (tmp_path / "guarded.md").write_text(GUARDED)
+    (tmp_path / "bindings.py").write_text(CAREFUL)
+    (tmp_path / "calm").touch()
+    host = next(namespaces).removeprefix("temporal://").partition("/")[0]
+
+    async def operate(*words: str) -> None:
+        command = [str(temporal_program()), "operator", "namespace", *words, "--address", host]
+        await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
+
+    async def known(work: Callable[[], Awaitable[T]]) -> T:
+        """Do work once the server knows the new namespace, which takes a moment."""
+        while True:
+            with suppress(StoreError):
+                return await work()
+            await asyncio.sleep(0.1)
+
+    async def outcome(runs: dsa.Runs) -> str | None:
+        return (await (await runs.start(tmp_path / "guarded.md", "go")).rest()).outcome
+
+    async def whole() -> None:
+        await operate("create", "brief")
+        async with dsa.open_runs(f"temporal://{host}/brief") as runs:
+            assert isinstance(runs, TemporalRuns)
+            await known(lambda: runs.link.wait(runs.link.client()))
+            await operate("delete", "brief", "--yes")
+            async with at_work(runs):
+                await until(lambda: caplog.records)
+                await operate("create", "brief")
+                assert await known(lambda: outcome(runs)) == "sent"
+
+    with caplog.at_level(logging.WARNING, "dsa.notice"):
+        asyncio.run(asyncio.wait_for(whole(), 50))
+    assert [each.getMessage() for each in caplog.records if each.name == "dsa.notice"] == [
+        f"a worker of {host}/brief ended with an error, and is started again: the server has no such namespace"
+    ]
 
 
 #: A worker that notices after 2 s, and not after 15 s, that another one is gone.

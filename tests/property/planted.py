@@ -593,8 +593,8 @@ def a_sleep_answers_twice():
 def a_sleep_is_in_doubt():
     real = driver_module.resumption
 
-    def doubting(run, left, session):
-        entry = real(run, left, session)
+    def doubting(run, left, session, **how):
+        entry = real(run, left, session, **how)
         effects = {each.intent.key: "retry" for each in left.sleeps}
         return attrs.evolve(entry or session, effects=effects) if effects else entry
 

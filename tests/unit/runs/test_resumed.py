@@ -242,3 +242,71 @@ def test_resumption_without_unfinished_effects_records_only_changes(tmp_path):
     asyncio.run(resumed(Occurrence("more"), budget=["calls=9"]))
     rest = asyncio.run(resumed(model="c"))
     assert (rest.kind, len(told())) == ("finished", 3), "a finished run records no resumption"
+
+
+LETTERS = """# letters
+
+## Events
+| event  | from    |
+| ------ | ------- |
+| go     | outside |
+| mailed | mail    |
+| faxed  | fax     |
+
+## Effects
+| effect | in doubt | retries | on failure |
+| ------ | -------- | ------- | ---------- |
+| mail   | fail     | 0       | stop       |
+| fax    | fail     | 0       | stop       |
+
+## States
+| state   | kind    |
+| ------- | ------- |
+| idle    | initial |
+| sending |         |
+| half    |         |
+| done    | final   |
+
+## Transitions
+| source  | event  | effects   | target  |
+| ------- | ------ | --------- | ------- |
+| idle    | go     | mail, fax | sending |
+| sending | mailed |           | half    |
+| sending | faxed  |           | half    |
+| half    | mailed |           | done    |
+| half    | faxed  |           | done    |
+"""
+
+
+def test_failed_effect_and_one_in_doubt_are_performed_together_after_both_failures(tmp_path):
+    """Neither is begun in a session that stops at once: it would be in doubt in the next one, and the two would take turns for ever."""
+    (tmp_path / "letters.md").write_text(LETTERS)
+    did, is_mended = [], False
+
+    async def mail(action, _context):
+        did.append(action.policy)
+        if not is_mended:
+            raise OSError("the mail server is away")
+        await asyncio.sleep(0.01)
+        return [event_step("mail", "mailed")]
+
+    async def fax(action, _context):
+        did.append(action.policy)
+        await asyncio.sleep(0.01 if is_mended else 60)
+        return [event_step("fax", "faxed")]
+
+    async def play():
+        nonlocal is_mended
+        options = Options(lambda *_: Bindings({"mail": mail, "fax": fax}))
+        async with open_runs(tmp_path) as runs:
+            rests = [await (await runs.start(tmp_path / "letters.md", "go", run_id=RUN, options=options)).rest()]
+            is_mended = True
+            while rests[-1].kind == "stopped" and len(rests) < 5:
+                rests.append(await (await runs.resume(RUN, options=options)).rest())
+            return rests
+
+    rests = asyncio.run(play())
+    assert [str(rest.failure).partition(":")[0].partition(" ")[0] for rest in rests[:-1]] == ["mail", "fax"]
+    assert (rests[-1].kind, did) == ("finished", ["mail", "fax"] * 2)
+    resumed_entries = [entry.effects for entry in rests[-1].run.ledger if isinstance(entry, ResumedEntry)]
+    assert resumed_entries == [(("1/2", "fail"),), (("1/1", "again"), ("1/2", "again"))]
