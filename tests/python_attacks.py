@@ -84,7 +84,8 @@ PROCESSES = {
     "daemon": Attack("import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        time.sleep(600)\n    os._exit(0)\n'left'", value="'left'"),
     "daemon that goes on writing": Attack(
         "import os\nwith open('a.txt', 'w') as f: f.write('one')\nif os.fork() == 0:\n    os.setsid()\n    n = 0\n    while True:\n"
-        "        n += 1\n        with open('a.txt', 'w') as f: f.write('two' * (n % 999))\n        os.path.exists(f'x{n}') or open(f'x{n}', 'w').close()\n'left'",
+        "        n += 1\n        try:\n            with open('a.txt', 'w') as f: f.write('two' * (n % 999))\n"
+        "            os.path.exists(f'x{n}') or open(f'x{n}', 'w').close()\n        except OSError: pass  # no space is left\n'left'",
         ("too_many_files", "bad_file", ""), needs=TREE),
     "kills whom it can": Attack("import os, signal\nfor p in {1, os.getppid(), @pid@}:\n    try: os.kill(p, signal.SIGKILL)\n    except OSError: pass\n'alive'", value="'alive'", needs=TREE),
     "stops whom it can": Attack("import os, signal\nfor p in (1, os.getppid()):\n    try: os.kill(p, signal.SIGSTOP)\n    except OSError: pass\n'alive'", value="'alive'", needs=TREE),

@@ -337,7 +337,7 @@ def main() -> None:
     if temporal_program() is None:
         print(MISSING)
         return
-    with server(len(BENCHES)) as addresses:
+    with server(len(BENCHES), is_measured=True) as addresses:
         asyncio.run(whole(addresses, sys.argv[1:]))
     sys.exit(1 if missed() else 0)
 
