@@ -343,6 +343,7 @@ def test_guard_call_lost_with_two_workers_is_repeated(tmp_path: Path, namespaces
     asyncio.run(asyncio.wait_for(whole(next(namespaces)), 50))
 
 
+@pytest.mark.full
 def test_worker_whose_first_request_fails_is_started_again(
     tmp_path: Path, namespaces: Iterator[str], caplog: pytest.LogCaptureFixture
 ) -> None:
